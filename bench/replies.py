@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from aish.frontends.shell.render.highlight.highlighter import find_highlighter
 from aish.frontends.shell.render.markdown.renderer import Markdown
-from aish.frontends.shell.render.reply import Reply
-from aish.frontends.shell.render.styles import Look
+from aish.frontends.shell.render.reply import ReplyPrinter
+from aish.frontends.shell.render.styles import DisplayOptions
 from aish.frontends.terminal import Output
 from aish.types.events import Event, TextDelta
 
@@ -72,8 +72,10 @@ def draw(text: str) -> None:
 
 
 def reply(text: str) -> None:
-    """The same from events, one in each batch, through `Reply`."""
-    shown = Reply(Output(io.StringIO(), io.StringIO(), color=True), Look(styled=True, live=True), columns=lambda: 100)
+    """The same from events, one in each batch, through `ReplyPrinter`."""
+    shown = ReplyPrinter(
+        Output(io.StringIO(), io.StringIO(), color=True), DisplayOptions(styled=True, live=True), columns=lambda: 100
+    )
     for at in range(0, len(text), TOKEN_CHARS):
         shown.show_all((Event("s", "t", 1, 0, TextDelta(text[at : at + TOKEN_CHARS])),))
     shown.close()

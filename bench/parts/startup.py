@@ -21,7 +21,7 @@ from bench.parts.programs import PROGRAMS, Program, scripted
 from bench.peers import PeerMissing
 from bench.rows import Bar, Figure, Row, median, row
 
-Look = Callable[[Program, Path], Timing | None]
+DisplayOptions = Callable[[Program, Path], Timing | None]
 PART = "startup"
 ANSWER = b"tok000"  # how a stream of the upstream begins
 SLOW = ("aider", "shell-gpt", "opencode")
@@ -94,7 +94,7 @@ def _answer(program: Program, home: Path) -> Timing | None:
     return ended(program.answer, home, program.env, mark=ANSWER) if program.answer else None
 
 
-def _in_turns(programs: list[Program], homes: dict[str, Path], rounds: int, look: Look) -> Found:
+def _in_turns(programs: list[Program], homes: dict[str, Path], rounds: int, look: DisplayOptions) -> Found:
     found = Found()
     for number in range(rounds + 1):
         for program in programs:

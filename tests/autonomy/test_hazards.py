@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.autonomy.destructive_check import hazard_of
+from aish.autonomy.destructive_check import find_hazard
 from aish.safety.commands import ShellContext
 from aish.types.decisions import Question, QuestionKind
 from aish.types.tools import Effect
@@ -29,7 +29,7 @@ class Sandbox:
 
 async def hazard(command: str, *, sandbox: bool = True) -> str:
     question = Question("c", QuestionKind.EFFECT, "shell__run", Effect.EXEC, {"command": command}, "")
-    return await hazard_of(question, Sandbox(active=sandbox))
+    return await find_hazard(question, Sandbox(active=sandbox))
 
 
 REPORTED = [

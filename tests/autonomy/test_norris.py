@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from aish.autonomy.state import NorrisBody
-from aish.autonomy.worker import Norris
+from aish.autonomy.state import GoalState
+from aish.autonomy.worker import GoalWorker
 from aish.engine.model.ledger import Caps, Prices
 from aish.errors import RunBusy
 from aish.ports import CallContext
@@ -58,14 +58,14 @@ class Person:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def step(self, number: int, most: int, cost: float) -> AbstractAsyncContextManager[Callable[[Any], None]]:
+    def step(self, number: int, max_steps: int, cost: float) -> AbstractAsyncContextManager[Callable[[Any], None]]:
         self.steps.append(number)
         return nullcontext(lambda events: None)
 
-    def ran(self, command: str, result: ToolResult) -> None:
+    def show_command(self, command: str, result: ToolResult) -> None:
         self.commands.append(command)
 
-    async def halt(self, halt: Halt) -> HaltAnswer:
+    async def decide(self, halt: Halt) -> HaltAnswer:
         self.halts.append(halt)
         return self.answers.pop(0) if self.answers else LEAVE
 
@@ -73,15 +73,15 @@ class Person:
 async def work(
     bench: Bench, person: Person, goal: str = "tidy up", sandbox: FakeSandbox | None = None, **body: Any
 ) -> RunRecord:
-    given = msgspec.json.encode(NorrisBody(**{"model": "scripted:model", **body}))
-    async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, goal, given) as run:
-        await Norris(bench.engine, run, person, sandbox or FakeSandbox()).work()
+    given = msgspec.json.encode(GoalState(**{"model": "scripted:model", **body}))
+    async with asyncio.timeout(20), bench.engine.runs.start(RunKind.NORRIS, goal, given) as run:
+        await GoalWorker(bench.engine, run, person, sandbox or FakeSandbox()).work()
     return await bench.engine.runs.find(run.record.id)
 
 
 async def resume(bench: Bench, run: RunRecord, person: Person, answer: HaltAnswer | None = None) -> RunRecord:
-    async with asyncio.timeout(20), bench.engine.runs.taken(run.id) as owned:
-        await Norris(bench.engine, owned, person, FakeSandbox()).work(answer)
+    async with asyncio.timeout(20), bench.engine.runs.take_over(run.id) as owned:
+        await GoalWorker(bench.engine, owned, person, FakeSandbox()).work(answer)
     return await bench.engine.runs.find(run.id)
 
 
@@ -374,16 +374,16 @@ async def test_a_pause_halts_before_the_next_action() -> None:
         [call("files__read", '{"n":1}')], [call("files__read", '{"n":2}')], text("GOAL: complete"), tools=held
     )
     person = Person(PROCEED)
-    norris: list[Norris] = []
+    norris: list[GoalWorker] = []
 
     async def pausing(arguments: Any, context: Any) -> Any:
         norris[0].pause()
         return said("read")
 
     held._bodies["files__read"] = pausing
-    body = msgspec.json.encode(NorrisBody(model="scripted:model"))
-    async with asyncio.timeout(20), bench.engine.runs.begun(RunKind.NORRIS, "g", body) as run:
-        norris.append(Norris(bench.engine, run, person, FakeSandbox()))
+    body = msgspec.json.encode(GoalState(model="scripted:model"))
+    async with asyncio.timeout(20), bench.engine.runs.start(RunKind.NORRIS, "g", body) as run:
+        norris.append(GoalWorker(bench.engine, run, person, FakeSandbox()))
         await norris[0].work()
     assert person.halts[0].kind is HaltKind.PAUSE
 
@@ -485,7 +485,7 @@ async def test_a_call_whose_secret_was_not_kept_is_not_made_in_another_form(answ
 async def test_commands_of_an_answer_that_was_lost_are_said_to_be_lost() -> None:
     class Killed(Person):
         @asynccontextmanager
-        async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Any], None]]:
+        async def step(self, number: int, max_steps: int, cost: float) -> AsyncIterator[Callable[[Any], None]]:
             yield lambda events: None
             raise RuntimeError("killed once the turn is kept, before its commands are")
 
@@ -544,7 +544,7 @@ async def test_a_run_whose_owner_is_frozen_past_its_lease_goes_on_and_its_open_t
     store = bench.store
     await store.create_session(SessionRecord("sess_1", 1, 1))
     await store.start_turn(TurnRecord("turn_1", "sess_1", 0, "m", 1, (user("step one"),), owner=frozen))
-    body = msgspec.json.encode(NorrisBody(model="scripted:model", step=1))
+    body = msgspec.json.encode(GoalState(model="scripted:model", step=1))
     left = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.RUNNING, body, owner=frozen)
     await store.create_run(left, lease_s=0)
     run = await resume(bench, left, Person())

@@ -3,17 +3,17 @@
 import pytest
 
 from aish.errors import UsageError
-from aish.frontends.mcp_prompts import text_of_prompt, values_of
+from aish.frontends.mcp_prompts import parse_values, prompt_text
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, UserMessage, user
 
 
 def test_arguments_are_words_with_a_value():
-    assert values_of(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    assert parse_values(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     for bad in ("a", "=1", ""):
         with pytest.raises(UsageError, match="no argument a value"):
-            values_of([bad])
+            parse_values([bad])
 
 
 def test_all_of_a_prompt_is_told_and_an_image_by_its_mark():
     shown = UserMessage((TextPart("look: "), ImagePart("image/gif", data="QUJD")))
-    assert text_of_prompt([user("hi"), AssistantMessage("yes?"), shown]) == "hi\n\nyes?\n\nlook: [image: image/gif]"
+    assert prompt_text([user("hi"), AssistantMessage("yes?"), shown]) == "hi\n\nyes?\n\nlook: [image: image/gif]"

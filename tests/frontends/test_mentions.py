@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ToolError, UsageError
-from aish.frontends.mentions import MAX_CHARS, Places, expand
+from aish.frontends.mentions import MAX_CHARS, MentionScope, expand_mentions
 from aish.types.messages import ImagePart, TextPart, UserMessage
 from aish.types.tools import ToolOutput
 
 
 async def asked(text: str, folder: Path) -> UserMessage:
-    return await expand(text, Places(folder, {}))
+    return await expand_mentions(text, MentionScope(folder, {}))
 
 
 @pytest.fixture
@@ -118,18 +118,18 @@ class Server:
 
 @pytest.mark.parametrize("text", ["what is @desk:memo?", "@desk:memo\nwhat is it?"])
 async def test_a_resource_of_a_server_goes_along(folder, text):
-    message = await expand(text, Places(folder, {"desk": Server("buy milk")}))
+    message = await expand_mentions(text, MentionScope(folder, {"desk": Server("buy milk")}))
     assert "[@desk:memo]\nbuy milk" in message.text
     assert message.parts[-1] == ImagePart(data="aGk=")
 
 
 async def test_a_resource_that_is_not_there_sends_nothing_and_a_long_one_is_cut(folder):
-    places = Places(folder, {"desk": Server("x" * (MAX_CHARS + 7))})
+    places = MentionScope(folder, {"desk": Server("x" * (MAX_CHARS + 7))})
     with pytest.raises(UsageError, match="@desk:lost: there is no lost; nothing was sent"):
-        await expand("see @desk:lost", places)
+        await expand_mentions("see @desk:lost", places)
     with pytest.raises(UsageError, match="names no file, range or resource"):
-        await expand("see @model_cache:memo", places)
-    assert (await expand("see @desk:memo", places)).text.endswith("[aish] … 7 characters left out …")
+        await expand_mentions("see @model_cache:memo", places)
+    assert (await expand_mentions("see @desk:memo", places)).text.endswith("[aish] … 7 characters left out …")
 
 
 async def test_a_hundred_mentions_are_too_many(folder):

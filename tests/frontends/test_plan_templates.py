@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aish.errors import UsageError
-from aish.frontends.plan_templates import find_template, list_templates, parameters_of, save_template
+from aish.frontends.plan_templates import find_template, list_templates, parse_parameters, save_template
 from aish.planner.run import PlanBody
 from aish.storage.memory.store import MemoryStore
 from aish.types.plans import Plan, PlanStep
@@ -32,7 +32,7 @@ async def test_a_plan_with_parameters_is_filled_in_again() -> None:
     assert template.parameters == ["file", "count"]
     assert await find_template(store, "look") == template
     assert await list_templates(store) == [template]
-    question, plan = template.filled({"file": "x.c", "count": "7"})
+    question, plan = template.fill({"file": "x.c", "count": "7"})
     assert question == "what is in x.c?"
     assert plan.steps[0].args == {"path": "x.c", "lines": 7}
     assert plan.steps[1].args == {"text": "of x.c: ${a}"}
@@ -52,7 +52,7 @@ async def test_a_plan_with_parameters_is_filled_in_again() -> None:
 async def test_parameters_that_are_missing_unknown_or_wrong_are_named(given: dict[str, str], words: str) -> None:
     template = await save_template(MemoryStore(), "look", run(), {"file": "src/main.py", "count": "40"})
     with pytest.raises(UsageError, match=words):
-        template.filled(given)
+        template.fill(given)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_what_cannot_be_kept_is_refused(name: str, record: RunRecord, repl
 
 async def test_a_value_that_looks_like_a_parameter_or_a_reference_is_only_text() -> None:
     template = await save_template(MemoryStore(), "look", run(), {"file": "src/main.py"})
-    _, plan = template.filled({"file": "{{file}}"})
+    _, plan = template.fill({"file": "{{file}}"})
     assert plan.steps[0].args["path"] == "{{file}}"
 
 
@@ -84,7 +84,7 @@ async def test_only_the_question_and_the_arguments_have_parameters() -> None:
         PlanStep("s3", "runtime__echo", {"text": "$s2", "more": "2 of ${s2}"}, needs=("s2",), why="as s2 says"),
     )
     template = await save_template(MemoryStore(), "look", run(steps=steps), {"n": "2", "word": "is"})
-    question, plan = template.filled({"n": "7", "word": "was"})
+    question, plan = template.fill({"n": "7", "word": "was"})
     assert question == "what was in src/main.py?"
     assert [(step.id, step.tool, step.needs) for step in plan.steps] == [
         ("s2", "shell__run", ()), ("s3", "runtime__echo", ("s2",))
@@ -94,15 +94,15 @@ async def test_only_the_question_and_the_arguments_have_parameters() -> None:
 
 async def test_a_text_that_is_the_name_of_another_parameter_does_not_spoil_it() -> None:
     template = await save_template(MemoryStore(), "look", run(), {"of": "src/main.py", "word": "of"})
-    _, plan = template.filled({"of": "x.c", "word": "in"})
+    _, plan = template.fill({"of": "x.c", "word": "in"})
     assert plan.steps[1].args == {"text": "in x.c: ${a}"}
 
 
 def test_words_that_give_no_value_are_refused() -> None:
-    assert parameters_of(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
+    assert parse_parameters(["a=1", "b=x=y"]) == {"a": "1", "b": "x=y"}
     for bad in (["a"], ["=1"], ["a b=1"], ["_a=1"], ["é=1"]):
         with pytest.raises(UsageError):
-            parameters_of(bad)
+            parse_parameters(bad)
 
 
 async def test_a_plan_whose_secret_was_not_kept_cannot_be_kept_either() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from aish.engine.engine import flattened
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.planner.references import BadReference, fill_in, references
-from aish.planner.run import PlanBody, resumed
-from aish.planner.validation import Direct, plan_errors, read_plan
+from aish.planner.run import PlanBody, resume_request
+from aish.planner.validation import NoPlanNeeded, parse_plan, plan_errors
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.types.events import (
     Event,
@@ -337,7 +337,7 @@ async def test_a_plan_broken_off_is_gone_on_with_and_nothing_done_is_done_again(
     [record] = await under.engine.runs.list()
     assert record.state is RunState.HALTED
     body = msgspec.json.decode(record.body, type=PlanBody)
-    again = resumed(body, record.id, record.session)
+    again = resume_request(body, record.id, record.session)
     async with asyncio.timeout(20), under.engine.turn(again) as batches:
         events = [event async for event in flattened(batches)]
     # b was cancelled in the middle: nobody knows, nobody is there to be asked, so it is not made again
@@ -355,7 +355,7 @@ async def test_a_plan_is_kept_without_its_secrets_and_not_gone_on_with_in_anothe
     [record] = await under.engine.runs.list()
     assert b"hunter2" not in record.body
     with pytest.raises(UsageError, match="held a secret"):
-        resumed(msgspec.json.decode(record.body, type=PlanBody), record.id, record.session)
+        resume_request(msgspec.json.decode(record.body, type=PlanBody), record.id, record.session)
 
 
 def test_references_are_found_and_dollars_that_are_none_stay() -> None:
@@ -408,13 +408,13 @@ def test_filling_in_never_fails_but_for_bad_references(value: Any) -> None:
 
 
 def test_a_plan_nested_without_end_is_an_error() -> None:
-    assert "not a plan" in str(read_plan('{"steps": [{"id": "a", "tool": "x__read", "args": {"x": ' + "[" * 100_000))
+    assert "not a plan" in str(parse_plan('{"steps": [{"id": "a", "tool": "x__read", "args": {"x": ' + "[" * 100_000))
 
 
 @given(st.text() | st.from_regex(r'\{"steps": \[.*\]\}', fullmatch=True))
 def test_whatever_a_planner_says_is_a_plan_or_an_error(said: str) -> None:
-    plan = read_plan(said)
-    assert isinstance(plan, Plan | Direct | str)
+    plan = parse_plan(said)
+    assert isinstance(plan, Plan | NoPlanNeeded | str)
     if isinstance(plan, Plan):
         plan_errors(plan, {"x__read": ToolSpec("x__read", "", {"type": "object"}, Effect.READ, "x")}, max_steps=8)
 

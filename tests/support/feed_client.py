@@ -13,19 +13,19 @@ from support.eventually import eventually
 from support.http_face import Face
 
 
-class Heard(NamedTuple):
+class TurnSummary(NamedTuple):
     id: str
     kind: str
     data: Any
 
 
-def read_feed(body: bytes) -> list[Heard]:
+def read_feed(body: bytes) -> list[TurnSummary]:
     """Whole blocks only."""
     heard = []
     for block in body.decode().split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
         if "data" in fields:
-            heard.append(Heard(fields.get("id", ""), fields["event"], json.loads(fields["data"])))
+            heard.append(TurnSummary(fields.get("id", ""), fields["event"], json.loads(fields["data"])))
     return heard
 
 
@@ -37,7 +37,7 @@ class Listening:
         self.ended = False
 
     @property
-    def heard(self) -> list[Heard]:
+    def heard(self) -> list[TurnSummary]:
         return read_feed(bytes(self.body))
 
     @property

@@ -28,7 +28,7 @@ class FakeRuntime:
         self.config = Config(serve=ServeConfig(**serve), limits=LimitsConfig(**(limits or {})))
         self.process_environment = ProcessEnvironment(Path("/work"), {})
         self.mcp_servers: dict[str, Any] = {}
-        self.mcp_guests: Sequence[Any] = ()
+        self.dynamic_mcp_servers: Sequence[Any] = ()
         self.notices: Sequence[str] = ()
         self.closed = False
         self.settled = asyncio.Event()  # its MCP servers
@@ -45,7 +45,7 @@ class FakeRuntime:
         finally:
             self.closed = True
 
-    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         self.waited_for = True
         await asyncio.wait_for(self.settled.wait(), timeout_s)
         return ()

@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from aish.autonomy.state import NorrisBody
-from aish.autonomy.worker import Norris
+from aish.autonomy.state import GoalState
+from aish.autonomy.worker import GoalWorker
 from aish.engine.engine import Engine, flattened
 from aish.engine.model.router import Router
-from aish.planner.run import PlanBody, resumed
+from aish.planner.run import PlanBody, resume_request
 from aish.ports import CallContext, Store
 from aish.process.clock import SystemClock
 from aish.process.liveness import ProcessOwners
@@ -164,25 +164,25 @@ class Truthful:
     async def __call__(self, question: Question) -> Answer:
         return Answer(Choice.NO if self._is_done(question) else Choice.YES)
 
-    async def halt(self, halt: Halt) -> HaltAnswer:
+    async def decide(self, halt: Halt) -> HaltAnswer:
         assert halt.question is not None, halt
         return HaltAnswer(HaltChoice.SKIP if self._is_done(halt.question) else HaltChoice.PROCEED)
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def step(self, number: int, most: int, cost: float) -> Any:
+    def step(self, number: int, max_steps: int, cost: float) -> Any:
         return nullcontext(lambda events: None)
 
-    def ran(self, command: str, result: ToolResult) -> None:
+    def show_command(self, command: str, result: ToolResult) -> None:
         pass
 
 
 async def begin(engine: Engine, kind: str, person: Truthful) -> None:
     if kind == "norris":
-        body = msgspec.json.encode(NorrisBody(model="s:m"))
-        async with engine.runs.begun(RunKind.NORRIS, "make it all", body) as run:
-            await Norris(engine, run, person, FakeSandbox()).work()
+        body = msgspec.json.encode(GoalState(model="s:m"))
+        async with engine.runs.start(RunKind.NORRIS, "make it all", body) as run:
+            await GoalWorker(engine, run, person, FakeSandbox()).work()
         return
     request = TurnRequest((user("make it all"),), model="s:m", tools=("*",), planner=Planning(max_replans=0))
     async with engine.turn(request, ask=person) as batches:
@@ -192,11 +192,11 @@ async def begin(engine: Engine, kind: str, person: Truthful) -> None:
 
 async def go_on(engine: Engine, record: RunRecord, person: Truthful) -> None:
     if record.kind is RunKind.NORRIS:
-        async with engine.runs.taken(record.id) as run:
-            await Norris(engine, run, person, FakeSandbox()).work()
+        async with engine.runs.take_over(record.id) as run:
+            await GoalWorker(engine, run, person, FakeSandbox()).work()
         return
     body = msgspec.json.decode(record.body, type=PlanBody)
-    async with engine.turn(resumed(body, record.id, record.session), ask=person) as batches:
+    async with engine.turn(resume_request(body, record.id, record.session), ask=person) as batches:
         async for _ in flattened(batches):
             pass
 

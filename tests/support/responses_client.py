@@ -28,14 +28,14 @@ class _Runtime:
         self.process_environment = ProcessEnvironment(Path("/work"), {})
         self.notices: tuple[str, ...] = ()
         self.mcp_servers: Mapping[str, Any] = {}
-        self.mcp_guests: Sequence[Any] = ()
+        self.dynamic_mcp_servers: Sequence[Any] = ()
         self._bench = bench
 
     @asynccontextmanager
     async def engine(self, *, mcp: Any = None, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:
         yield self._bench.engine
 
-    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         return ()
 
 

@@ -32,7 +32,7 @@ from aish.config.load import Loaded, load_config
 from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
 from aish.errors import AishError, UsageError
-from aish.frontends.runtime import CachedModel, KeptEdit, ProcessEnvironment, Progress
+from aish.frontends.runtime import CachedModel, ProcessEnvironment, Progress, UndoableEdit
 from aish.ports import Provider, Store, Toolset
 from aish.process.clock import SystemClock
 from aish.process.host_presence import Presence
@@ -222,10 +222,10 @@ class Container:
         )
 
     @property
-    def mcp_guests(self) -> Sequence[GuestView]:
+    def dynamic_mcp_servers(self) -> Sequence[GuestView]:
         return self._mcp.guests
 
-    async def bring_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
+    async def connect_dynamic_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
         return await self._mcp.bring(wanted)
 
     async def connect_mcp(self, name: str, target: str) -> str:
@@ -237,7 +237,7 @@ class Container:
     async def reconnect_mcp(self, name: str) -> None:
         await self._mcp.reconnect(name)
 
-    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         return await self._mcp.wait_settled(timeout_s, names)
 
     @cached_property
@@ -267,7 +267,7 @@ class Container:
     async def undo_edit(self, id: str = "") -> str:
         return await self._opened_ide().undo(id)
 
-    async def list_undoable(self) -> Sequence[KeptEdit]:
+    async def list_undoable(self) -> Sequence[UndoableEdit]:
         return await self._opened_ide().list_undoable()
 
     def _opened_ide(self) -> IdeTools:

@@ -1,1 +1,1 @@
-"""Works towards a goal by itself: steps, halts, the second opinion of another model."""
+"""Autonomous work towards a goal: steps, halts, and the second opinion of another model."""

@@ -1,4 +1,4 @@
-"""What a model that works by itself is told, and how its last word is recognised."""
+"""Texts for a model that works autonomously, and the check for its "complete" line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_ALL_DONE = (
     "Not all of that was done, so the goal was not taken to be reached. Find another way, or write again that it is."
 )
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
-_MAX_TOLD = 10
+_MAX_RECOVERED = 10
 
 _RULES = (
     "You work towards a goal by yourself, step by step; nobody answers questions in between. In each step use tools or "
@@ -45,21 +45,21 @@ OPINION = (
 
 
 def system_text(goal: str, tasks: str) -> str:
-    """It goes along with every step, so that nothing that leaves the window takes it away."""
+    """The system message of every step. The goal is part of it, so that it never leaves the context window."""
     return "\n\n".join(filter(None, (_RULES, f"The goal: {goal}", tasks and f"The tasks:\n{tasks}")))
 
 
-def next_step(number: int, most: int, told: str) -> str:
-    head = f"Step {number} of at most {most}."
+def next_step(number: int, max_steps: int, told: str) -> str:
+    head = f"Step {number} of at most {max_steps}."
     return "\n\n".join(filter(None, (head, told, "Go on." if number > 1 else "Begin.")))
 
 
-def is_complete(said: str) -> bool:
-    """Its own line, outside of code fences, with nothing else on it."""
-    return any(line.strip() == COMPLETE for line in lines_of_prose(said))
+def is_complete(answer: str) -> bool:
+    """Whether a line outside code fences says that the goal is complete, and nothing else."""
+    return any(line.strip() == COMPLETE for line in lines_of_prose(answer))
 
 
-def told_of_call(tool: str, arguments: Arguments, status: str, output: str) -> str:
+def describe_call(tool: str, arguments: Arguments, status: str, output: str) -> str:
     command = arguments.get("command")
     call = f"$ {command}" if isinstance(command, str) else f"{tool} {msgspec.json.encode(arguments).decode()}"
     if len(output) > _MAX_OUTPUT:
@@ -67,9 +67,9 @@ def told_of_call(tool: str, arguments: Arguments, status: str, output: str) -> s
     return f"{call}\n[{status}]\n{output}".rstrip()
 
 
-def told_of_recovery(recovered: Sequence[StepRecord]) -> str:
-    """What a model has to know of the effects that were under way when its last process ended."""
+def describe_recovery(recovered: Sequence[StepRecord]) -> str:
+    """What the model has to know of the effects that were under way when the last process ended."""
     if not recovered:
         return ""
-    lines = [f"- {step.tool} {step.arguments.decode()[:300]}: {step.outcome}" for step in recovered[:_MAX_TOLD]]
+    lines = [f"- {step.tool} {step.arguments.decode()[:300]}: {step.outcome}" for step in recovered[:_MAX_RECOVERED]]
     return "aish was ended in the middle. Of what was under way:\n" + "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What other models say of work that goes on by itself: a list of tasks before it, a second opinion on a step."""
+"""Side calls to other models during autonomous work: a list of tasks before it, a second opinion on an action."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Opinion(msgspec.Struct):
 
 async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> str:
     """Raises AishError."""
-    said = await engine.aside.ask(
+    answer = await engine.aside.ask(
         await engine.router.resolve(model),
         f"The goal: {goal}",
         system=PREPLANNER,
@@ -38,19 +38,18 @@ async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> st
         max_tokens=_TASK_TOKENS,
         deadline_s=_DEADLINE_S,
     )
-    return said.text
+    return answer.text
 
 
-async def objection_to(engine: Engine, model: str, goal: str, question: Question, session: str) -> str:
-    """What the model has against it, "" if nothing. Where it cannot be asked, that is an objection; so is what cannot
-    be shown whole."""
-    wanted = f"{question.tool} {msgspec.json.encode(question.arguments).decode()}"
-    if len(wanted) > _MAX_CHARS:
-        return f"none could be had ({len(wanted)} characters are too many to be looked at)"
+async def find_objection(engine: Engine, model: str, goal: str, question: Question, session: str) -> str:
+    """The model's objection to a call, or "". It counts as one if the model cannot be asked or the call is too long."""
+    call = f"{question.tool} {msgspec.json.encode(question.arguments).decode()}"
+    if len(call) > _MAX_CHARS:
+        return f"none could be had ({len(call)} characters are too many to be looked at)"
     try:
-        said = await engine.aside.ask(
+        answer = await engine.aside.ask(
             await engine.router.resolve(model),
-            f"The goal: {goal[:_MAX_CHARS]}\nIt wants: {wanted}",
+            f"The goal: {goal[:_MAX_CHARS]}\nIt wants: {call}",
             system=OPINION,
             category=Category.NORRIS,
             session=session,
@@ -58,7 +57,7 @@ async def objection_to(engine: Engine, model: str, goal: str, question: Question
             deadline_s=_DEADLINE_S,
             sampling=Sampling(temperature=0.0, json_schema=_SCHEMA),
         )
-        opinion = msgspec.json.decode(said.text, type=_Opinion)
+        opinion = msgspec.json.decode(answer.text, type=_Opinion)
     except (AishError, ValueError, RecursionError) as exc:
         return f"none could be had ({exc})"
     return (opinion.why or "halt") if opinion.halt else ""

@@ -1,4 +1,4 @@
-"""What work towards a goal keeps between its steps, and the frontend that watches it."""
+"""The stored state of work towards a goal, and the protocol of the frontend that shows it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aish.types.limits import Limits
 from aish.types.runs import Halt, HaltAnswer
 
 
-class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What has to be known to go on."""
+class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is needed to resume the work. It is stored as JSON, so the names of its fields do not change."""
 
     model: str = ""
     preplanner: str = ""
@@ -27,31 +27,32 @@ class NorrisBody(msgspec.Struct, frozen=True, omit_defaults=True):
     max_cost: float | None = None
     max_s: float = 3600.0
     turn: Limits = Limits()
-    where: str = ""  # the frontend that keeps it going: a server takes up its own
+    where: str = ""  # the frontend that runs it: a server resumes its own runs
     step: int = 0
     spent_s: float = 0.0
     tasks: str = ""
-    told: str = ""  # for the model, at the next step
+    told: str = ""  # text for the model at the next step
     skips: int = 0  # in a row
-    idle: int = 0
+    idle: int = 0  # steps in a row without an effect
     commands: tuple[str, ...] = ()  # of the last step, still to be run
-    asked: bool = False  # the model was; what it answered is not in here yet
-    complete: bool = False  # the last step said so; it holds once its commands have run
+    asked: bool = False  # the model was asked, and its answer is not stored yet
+    complete: bool = False  # the last step said so; it counts once its commands have run
     halt: Halt | None = None
-    allowed: str = ""  # the digest of the call that a person said yes to while it stood halted
+    allowed: str = ""  # the digest of the call that the user allowed at a halt
 
 
 Show = Callable[[Sequence[Event]], None]
 
 
 class Watcher(Protocol):
-    """The frontend. `halt` is where a person decides."""
+    """The frontend that shows the work and lets the user decide."""
 
     def note(self, text: str) -> None: ...
 
-    def step(self, number: int, most: int, cost: float) -> AbstractAsyncContextManager[Show]:
-        """Open while the step's turn is under way; what it gives is shown the events, to the turn's last."""
+    def step(self, number: int, max_steps: int, cost: float) -> AbstractAsyncContextManager[Show]:
+        """Entered for the turn of a step. Gives a function that gets the events of the turn."""
 
-    def ran(self, command: str, result: ToolResult) -> None: ...
+    def show_command(self, command: str, result: ToolResult) -> None: ...
 
-    async def halt(self, halt: Halt) -> HaltAnswer: ...
+    async def decide(self, halt: Halt) -> HaltAnswer:
+        """The decision about a halt. LEAVE if there is no user to ask."""

@@ -1,4 +1,4 @@
-"""What a turn said, did and cost, collected from its events."""
+"""Collects from the events of a turn what it answered, did and cost."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from aish.types.tools import ResultStatus
 from aish.types.usage import Usage
 
 
-class Heard:
+class TurnSummary:
     def __init__(self) -> None:
         self.session = ""
         self.model = ""
         self.usage = Usage()
         self.context_tokens = 0
-        self.trouble = ""  # why the model was not heard
-        self.detail = ""  # what the end of the turn says of itself
-        self.failed = False  # and nothing was answered
-        self.is_spent = False  # no call was made, because of what it might have cost
-        self.acted = False
+        self.error = ""  # why the model could not be asked or did not answer
+        self.end_detail = ""  # what the end of the turn says about itself
+        self.has_failed = False  # without any text
+        self.is_over_budget = False  # no call was made, because of what it might have cost
+        self.has_acted = False  # a tool was called that exists
         self.is_between_actions = False
-        self._said: list[str] = []
+        self._texts: list[str] = []
 
     @property
-    def said(self) -> str:
-        return "".join(self._said)
+    def text(self) -> str:
+        return "".join(self._texts)
 
-    def see(self, events: Sequence[Event]) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         for event in events:
             self.is_between_actions = isinstance(event.body, ToolResult | TurnFinished)
             match event.body:
                 case TextDelta(text):
-                    self._said.append(text)
+                    self._texts.append(text)
                 case StepStarted():
-                    self._said.append("\n" if self._said else "")
+                    self._texts.append("\n" if self._texts else "")
                 case TurnStarted(model=model):
                     self.session, self.model = event.session, model
                 case ToolResult(status=status):
-                    self.acted = self.acted or status is not ResultStatus.UNKNOWN_TOOL
+                    self.has_acted = self.has_acted or status is not ResultStatus.UNKNOWN_TOOL
                 case Failed(message=message):
-                    self.trouble = message
+                    self.error = message
                 case UsageReported(usage=usage):
                     self.context_tokens = usage.total_tokens
                 case TurnFinished() as finished:
@@ -58,9 +58,13 @@ class Heard:
                 case _:
                     pass
 
+    def fail(self, error: str) -> None:
+        """The turn could not be run to its end."""
+        self.error = error
+
     def _finish(self, finished: TurnFinished) -> None:
-        self.usage, self.detail = finished.usage, finished.detail
-        self.is_spent = finished.reason is TurnEnd.COST
-        if self.is_spent or finished.reason is TurnEnd.FAILED:
-            self.trouble = self.trouble or finished.detail
-            self.failed = not self.said.strip()
+        self.usage, self.end_detail = finished.usage, finished.detail
+        self.is_over_budget = finished.reason is TurnEnd.COST
+        if self.is_over_budget or finished.reason is TurnEnd.FAILED:
+            self.error = self.error or finished.detail
+            self.has_failed = not self.text.strip()

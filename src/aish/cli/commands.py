@@ -139,9 +139,9 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from aish.frontends.shell.prompt.terminal_echo import unechoed
+    from aish.frontends.shell.prompt.terminal_echo import echo_off
 
-    with unechoed() if not arguments.question else nullcontext():
+    with echo_off() if not arguments.question else nullcontext():
         from aish import app
         from aish.frontends.shell import one_shot
 

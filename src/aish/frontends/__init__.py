@@ -1,1 +1,1 @@
-"""The frontends: they encode events and ask people. They hold no logic of their own and never import each other."""
+"""The frontends: they encode events and ask users. They contain no logic of their own and never import each other."""

@@ -1,6 +1,6 @@
-"""One HTTP request and its reply over ASGI: a bounded body in, a reply or a stream out.
+"""One HTTP request and its reply over ASGI: reads a bounded body, sends a reply or a stream.
 
-For every frontend that is mounted in a server.
+Used by every frontend that is mounted in a server.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Pairs = Iterable[tuple[bytes, bytes]]
 
-# In a scope: globs of the tools that the asker may use, where that is known.
-TOOLS = "aish.tools"
+# Keys in an ASGI scope.
+TOOLS = "aish.tools"  # globs of the tools that the caller may use, if that is known
 OWNER = "aish.owner"  # the key of a tenant, "" for the local user and for administrators
-# In a scope: the request on its connection, where the server is ours.
-CONNECTION = "aish.connection"
+CONNECTION = "aish.connection"  # a ServerLink, if the server is our own
 
-_BODY_S = 30.0  # for a body to arrive whole; a few megabytes on a slow line
+_BODY_S = 30.0  # for all of a body to arrive: a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream"),
@@ -35,26 +34,26 @@ _STREAM_HEADERS = (
 )
 
 
-class Out(Protocol):
-    """How a server takes a reply."""
+class ReplySink(Protocol):
+    """Sends a reply."""
 
     def send_head(self, status: int, headers: Pairs, *, at_once: bool) -> Awaitable[None]:
-        """`at_once`: the first of the body comes right after it."""
+        """`at_once`: the first piece of the body follows right away."""
 
     def send_piece(self, data: bytes, *, last: bool = False) -> Awaitable[None]: ...
 
     def send_whole(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None]: ...
 
     def is_open(self) -> bool:
-        """Whether the next piece would be sent at once, without anybody waiting for it."""
+        """Whether the next piece can be sent without waiting."""
 
     def send_now(self, data: bytes) -> None:
-        """A piece, and only where that is so."""
+        """Sends a piece without waiting. Call it only if `is_open`."""
 
 
-class Link(Out, Protocol):
-    """What a server of ours tells of a request, and how it takes the reply: without a message for each piece of it.
-    `on_gone` is called once when the client has gone."""
+class ServerLink(ReplySink, Protocol):
+    """Direct access to our own server, without an ASGI message for each piece of a body. `on_gone` is called once when
+    the client has gone."""
 
     on_gone: Callable[[], None] | None
 
@@ -63,15 +62,15 @@ class Link(Out, Protocol):
 
     @property
     def more_body(self) -> bool:
-        """Not all of it is there."""
+        """Whether more of the body is still to arrive."""
 
     def take_body(self) -> bytes: ...
 
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]: ...
 
 
-class _Messages:
-    """How any other server takes it."""
+class _AsgiSink:
+    """Sends a reply as ASGI messages, for any other server."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -90,11 +89,11 @@ class _Messages:
         return False
 
     def send_now(self, data: bytes) -> None:
-        raise RuntimeError("whoever takes messages has to be waited for")
+        raise RuntimeError("sending an ASGI message has to be awaited")
 
 
 class HttpRefusal(Exception):
-    """Answered with this status before it was even read."""
+    """The request is answered with this status, possibly before its body was read."""
 
     def __init__(self, status: int, why: str, headers: Pairs = ()) -> None:
         super().__init__(why)
@@ -103,20 +102,20 @@ class HttpRefusal(Exception):
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """As they came: all of them, and by lower-case name, where the first of several counts."""
+    """Request headers: all in their order, and the first value of each lower-case name."""
 
     pairs: Sequence[tuple[bytes, bytes]]
     raw: dict[bytes, bytes]
 
     def __repr__(self) -> str:
-        return "Headers(…)"  # keys and cookies are among them
+        return "Headers(…)"  # they contain keys and cookies
 
     def get(self, name: str) -> str | None:
         value = self.raw.get(name.encode("latin-1"))
         return None if value is None else value.decode("latin-1").strip(" \t")
 
     def first(self, names: Sequence[bytes]) -> str:
-        """Of the first of these that is there and not empty; "" for none."""
+        """The value of the first of these headers that is present and not empty, or ""."""
         if self.raw.keys().isdisjoint(names):
             return ""
         for name in names:
@@ -136,20 +135,20 @@ class Exchange:
         self.headers = Headers(scope["headers"], dict(reversed(scope["headers"])))  # ASGI has them in lower case
         self._scope = scope
         self.owner: str = scope.get(OWNER, "")
-        self._link: Link | None = scope.get(CONNECTION)
-        # Nothing goes past what somebody has put around `send`.
-        is_ours = self._link is not None and send == self._link.send
-        self._out: Out = self._link if self._link is not None and is_ours else _Messages(send)
-        self.send_piece = self._out.send_piece
-        self.is_open, self.send_now = self._out.is_open, self._out.send_now
+        self._link: ServerLink | None = scope.get(CONNECTION)
+        # If middleware wraps `send`, the reply goes through it.
+        is_direct = self._link is not None and send == self._link.send
+        self._sink: ReplySink = self._link if self._link is not None and is_direct else _AsgiSink(send)
+        self.send_piece = self._sink.send_piece
+        self.is_open, self.send_now = self._sink.is_open, self._sink.send_now
         self._waiting: asyncio.Future[None] | None = None
         self._when_gone: Callable[[], None] | None = None
         self._receive = receive
-        self.id = ""  # of the request, where the frontend gives it one
+        self.id = ""  # of the request, if the frontend assigns one
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
         self.started = False
         self.status = 0  # of the reply, once it has begun
-        self.failed_status = 0  # what the status would have been, where a stream had begun before it failed
+        self.failed_status = 0  # the status of a failure after a stream had begun
 
     @property
     def takes_stream(self) -> bool:
@@ -161,7 +160,7 @@ class Exchange:
         return dict(parse_qsl(self._scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
 
     async def body(self, max_bytes: int) -> bytes:
-        """HttpRefusal if it is too large or too slow, ConnectionLost if it never ends."""
+        """Reads the body. Raises HttpRefusal if it is too large or too slow, ConnectionLost if the client goes away."""
         if self._link is not None and not self._link.more_body:
             body = self._link.take_body()
             if len(body) > max_bytes:
@@ -170,14 +169,14 @@ class Exchange:
         announced = self.headers.get("content-length") or "0"
         if announced.isdigit() and (len(announced) > 18 or int(announced) > max_bytes):
             raise _too_large(max_bytes)
-        # By hand: asyncio.timeout costs as much as reading a small body does.
+        # Not asyncio.timeout, which costs as much as reading a small body does.
         task = asyncio.current_task()
         assert task is not None
         loop = asyncio.get_running_loop()
         due_s = loop.time() + _BODY_S
         timer = loop.call_at(due_s, task.cancel)
         try:
-            return await self._whole_body(max_bytes)
+            return await self._read_body(max_bytes)
         except asyncio.CancelledError:
             if loop.time() < due_s:
                 raise
@@ -186,7 +185,7 @@ class Exchange:
         finally:
             timer.cancel()
 
-    async def _whole_body(self, max_bytes: int) -> bytes:
+    async def _read_body(self, max_bytes: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
         while True:
@@ -206,7 +205,7 @@ class Exchange:
             pass
 
     def when_gone(self, tell: Callable[[], None]) -> None:
-        """Has it told, once, when the client has gone. Only after the body was read; ends with `stop_watching`."""
+        """Calls `tell` once when the client has gone, until `stop_watching`. Use it only after the body was read."""
         self._when_gone = tell
         if self._link is None:
             self._waiting = asyncio.ensure_future(self.gone())
@@ -236,15 +235,15 @@ class Exchange:
         if body and not (headers and b"content-type" in dict(headers)):
             described.append(_JSON)
         self.started, self.status = True, status
-        return self._out.send_whole(status, described, body)
+        return self._sink.send_whole(status, described, body)
 
     def start_stream(self, headers: Pairs = (), *, at_once: bool = False) -> Awaitable[None]:
         return self.start(200, [*_STREAM_HEADERS, *self.extra, *headers], at_once=at_once)
 
     def start(self, status: int, headers: Pairs, *, at_once: bool = False) -> Awaitable[None]:
-        """With exactly these headers. Pieces follow; the first `at_once`."""
+        """Sends the head, with exactly these headers. Pieces follow; `at_once`: the first right away."""
         self.started, self.status = True, status
-        return self._out.send_head(status, headers, at_once=at_once)
+        return self._sink.send_head(status, headers, at_once=at_once)
 
 
 def _too_large(max_bytes: int) -> HttpRefusal:

@@ -1,4 +1,4 @@
-"""What is remembered, as a person handles it: added, listed, found by the start of an id, imported, exported."""
+"""Manages remembered facts: adds, edits and forgets them, finds them by the end of an id, imports and exports them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_CHARS = 2000
 MAX_TAGS = 20
 MAX_TAG_CHARS = 100
 _LATEST_MS = 1 << 53
-# So many are read for one export, and written at a time by one import.
+# Facts read for one export, and facts written at a time by an import.
 MAX_FACTS = 1_000_000
 _BATCH = 1000
 _LISTED = "`:memory list` and `aish memory list` show their ids"
 
 
-class FactsBook:
-    """`redacted` takes known secrets out of what is kept."""
+class MemoryService:
+    """`redacted` removes known secrets from texts before they are stored."""
 
     def __init__(self, store: Store, now_ms: int, redacted: Callable[[str], str]) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class FactsBook:
         self._redacted = redacted
 
     async def add(self, text: str, kind: FactKind = FactKind.FACT, *, source: str = "user") -> Fact:
-        """Words that begin with # are tags."""
+        """Adds a fact. Words that begin with # are its tags."""
         words = self._redacted(text).split(" ")
         tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))[:MAX_TAGS]
         plain = " ".join(word for word in words if not (word.startswith("#") and len(word) > 1)).strip()
@@ -52,7 +52,7 @@ class FactsBook:
         return fact
 
     async def get(self, id: str) -> Fact:
-        """By its id, or by an end of one that only it has."""
+        """Finds a fact by its id or by a unique end of one. Raises UsageError."""
         if not id:
             raise UsageError("which one?", hint=_LISTED)
         if found := await self._store.find_fact(id):
@@ -64,8 +64,8 @@ class FactsBook:
         raise UsageError(problem, hint=_LISTED)
 
     async def load(self, lines: Iterable[bytes], *, source: str = "import") -> int:
-        """Lines of JSON; all of them are read before any is kept."""
-        facts = [self._read(number, line, source) for number, line in enumerate(lines, 1) if line.strip()]
+        """Imports lines of JSON. All of them are checked before any is stored. Returns the number of facts."""
+        facts = [self._parse(number, line, source) for number, line in enumerate(lines, 1) if line.strip()]
         for start in range(0, len(facts), _BATCH):
             await self._store.put_facts(facts[start : start + _BATCH])
         return len({fact.id for fact in facts})
@@ -74,15 +74,15 @@ class FactsBook:
         facts = await self._store.list_facts(limit=MAX_FACTS)
         return [msgspec.json.encode(fact) + b"\n" for fact in reversed(facts)]
 
-    def _read(self, number: int, line: bytes, source: str) -> Fact:
-        """An export of ours, or lines of `text` alone."""
+    def _parse(self, number: int, line: bytes, source: str) -> Fact:
+        """Parses a line of our own export, an object with a `text`, or a string."""
         try:
             given: Any = msgspec.json.decode(line)
             given = {"text": given} if isinstance(given, str) else given
             defaults = {"id": new_id("fact"), "created_ms": self._now_ms, "updated_ms": self._now_ms, "source": source}
             fact = msgspec.convert({**defaults, **given}, Fact)
             fact = msgspec.structs.replace(fact, text=_checked(self._redacted(fact.text)))
-            _check_rest(fact)
+            _check_fields(fact)
         except (msgspec.MsgspecError, TypeError, UsageError, RecursionError) as exc:
             reason = exc.message if isinstance(exc, AishError) else str(exc)
             raise UsageError(
@@ -93,11 +93,11 @@ class FactsBook:
 
 
 def short_id(fact: Fact) -> str:
-    """Enough to tell it from the others of a person."""
+    """The end of the id: long enough to be unique among the facts of a user."""
     return fact.id[-6:]
 
 
-def _check_rest(fact: Fact) -> None:
+def _check_fields(fact: Fact) -> None:
     if not (0 <= fact.created_ms < _LATEST_MS and 0 <= fact.updated_ms < _LATEST_MS):
         raise UsageError("its time is out of range")
     if len(fact.tags) > MAX_TAGS or any(len(tag) > MAX_TAG_CHARS for tag in fact.tags):

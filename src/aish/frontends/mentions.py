@@ -1,8 +1,8 @@
-"""Mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` bring along what they name; `@"…"` where
-there are blanks in it.
+"""Expands mentions in a question: `@path`, `@path:10-40`, `@ref..ref` and `@alias:uri` add what they name to it.
 
-One that names nothing is an error before anything is sent. `\\@` is a plain @, and so is one in code, or before a word
-that starts one of several lines and names no file: a decorator.
+A name with blanks is written `@"…"`. A mention that names nothing is an error, and nothing is sent. `\\@` is a plain @;
+so is an @ in code, and in a text of several lines an @ before a word that begins a line and names no file (a
+decorator).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.frontends.file_tree import tree_lines
 from aish.frontends.runtime import McpServerView
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage
 
-# A whole file of this size is about a hundred thousand tokens; what fits the window is decided later.
+# About a hundred thousand tokens. What fits the context window is decided later.
 MAX_CHARS = 400_000
 MAX_IMAGE_BYTES = 8 * 1024 * 1024
 _MAX_MENTIONS = 20
@@ -35,73 +35,73 @@ _RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
 _PUNCTUATION = ".,;:!?)]}'\""
 
 
-class Places(msgspec.Struct, frozen=True):
+class MentionScope(msgspec.Struct, frozen=True):
     """Where mentions are looked up."""
 
     cwd: Path
     servers: Mapping[str, McpServerView]
 
 
-async def expand(text: str, places: Places) -> UserMessage:
-    """The question with what it mentions. Raises UsageError for what is not there."""
-    found = _mentioned(text, places)
+async def expand_mentions(text: str, scope: MentionScope) -> UserMessage:
+    """The question and what it mentions. Raises UsageError for a mention that names nothing."""
+    found = _find_mentions(text, scope)
     if len(found) > _MAX_MENTIONS:
         raise UsageError(
             f"{len(found)} mentions in one question", hint=f"at most {_MAX_MENTIONS}; write \\@ for a plain @"
         )
     parts: list[Part] = []
     for mention in found:
-        parts += await _part(mention, places)
+        parts += await _load(mention, scope)
     return UserMessage((TextPart(text.replace("\\@", "@")), *parts))
 
 
-def _mentioned(text: str, places: Places) -> list[str]:
-    """Each once, without the punctuation of the sentence around it."""
+def _find_mentions(text: str, scope: MentionScope) -> list[str]:
+    """The names of the mentions, each once and without the punctuation after it."""
     found: dict[str, None] = {}
     code = [match.span() for match in _CODE.finditer(text)]
     for match in _MENTION.finditer(text):
         if any(start <= match.start() < end for start, end in code):
             continue
         name = match[1] or match[2]
-        if not match[1] and not _exists(_file(name, places.cwd)):
+        if not match[1] and not _exists(_resolve(name, scope.cwd)):
             name = name.rstrip(_PUNCTUATION) or name
-        if not _is_decorator(text, match.start(), name, places):
+        if not _is_decorator(text, match.start(), name, scope):
             found[name] = None
     return list(found)
 
 
-def _is_decorator(text: str, at: int, name: str, places: Places) -> bool:
+def _is_decorator(text: str, at: int, name: str, scope: MentionScope) -> bool:
     starts_line = not text[text.rfind("\n", 0, at) + 1 : at].strip()
-    return bool(starts_line and "\n" in text and _DECORATOR.fullmatch(name)) and not _exists(_file(name, places.cwd))
+    return bool(starts_line and "\n" in text and _DECORATOR.fullmatch(name)) and not _exists(_resolve(name, scope.cwd))
 
 
-async def _part(mention: str, places: Places) -> Sequence[Part]:
+async def _load(mention: str, scope: MentionScope) -> Sequence[Part]:
     alias, colon, uri = mention.partition(":")
-    if colon and alias in places.servers:
-        return await _resource(mention, places.servers[alias], uri)
+    if colon and alias in scope.servers:
+        return await _load_resource(mention, scope.servers[alias], uri)
     lines = _LINES.match(mention)
-    path = _file(mention, places.cwd)
+    path = _resolve(mention, scope.cwd)
     if await asyncio.to_thread(_exists, path):
-        return await asyncio.to_thread(_whole, mention, path)
-    if lines is not None and await asyncio.to_thread(_file(lines[1], places.cwd).is_file):
+        return await asyncio.to_thread(_load_path, mention, path)
+    if lines is not None and await asyncio.to_thread(_resolve(lines[1], scope.cwd).is_file):
         first, last = int(lines[2]), int(lines[3] or lines[2])
-        return await asyncio.to_thread(_some_lines, mention, _file(lines[1], places.cwd), first, last)
+        return await asyncio.to_thread(_load_lines, mention, _resolve(lines[1], scope.cwd), first, last)
     if _RANGE.fullmatch(mention):
-        return await _diff(mention, places.cwd)
+        return await _load_diff(mention, scope.cwd)
     raise _missing(mention)
 
 
-def _file(name: str, cwd: Path) -> Path:
+def _resolve(name: str, cwd: Path) -> Path:
     try:
         return cwd / Path(name).expanduser()
-    except RuntimeError:  # a home nobody has
+    except RuntimeError:  # there is no such home directory
         return cwd / name
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # too long a name, or a folder that may not be looked into
+    except OSError:  # the name is too long, or the folder may not be read
         return False
 
 
@@ -112,27 +112,27 @@ def _missing(mention: str) -> UsageError:
     )
 
 
-def _whole(mention: str, path: Path) -> Sequence[Part]:
+def _load_path(mention: str, path: Path) -> Sequence[Part]:
     if path.is_dir():
         return [_block(mention, "\n".join(tree_lines(path, _TREE_ENTRIES)))]
-    if not path.is_file():  # a pipe would never end
+    if not path.is_file():  # reading a pipe might never end
         raise UsageError(f"@{mention} is not a plain file; nothing was sent")
     if media_type := _IMAGES.get(path.suffix.lower()):
-        return [TextPart(f"\n\n[@{mention}]"), ImagePart(media_type, _image(mention, path))]
-    text = _read(mention, path)
+        return [TextPart(f"\n\n[@{mention}]"), ImagePart(media_type, _read_image(mention, path))]
+    text = _read_text(mention, path)
     note = f" (the first {MAX_CHARS} characters)" if len(text) > MAX_CHARS else ""
     return [_block(mention + note, text[:MAX_CHARS])]
 
 
-def _some_lines(mention: str, path: Path, first: int, last: int) -> Sequence[Part]:
-    lines = _read(mention, path).splitlines()
+def _load_lines(mention: str, path: Path, first: int, last: int) -> Sequence[Part]:
+    lines = _read_text(mention, path).splitlines()
     if not 1 <= first <= last or first > len(lines):
         raise UsageError(f"@{mention}: there are lines 1 to {len(lines)}; nothing was sent")
     chosen = "\n".join(f"{number}: {line}" for number, line in enumerate(lines[first - 1 : last], first))
     return [_block(mention, chosen[:MAX_CHARS])]
 
 
-def _read(mention: str, path: Path) -> str:
+def _read_text(mention: str, path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(4 * MAX_CHARS + 1)
@@ -143,7 +143,7 @@ def _read(mention: str, path: Path) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _image(mention: str, path: Path) -> str:
+def _read_image(mention: str, path: Path) -> str:
     try:
         data = path.read_bytes() if path.stat().st_size <= MAX_IMAGE_BYTES else None
     except OSError as exc:
@@ -153,8 +153,8 @@ def _image(mention: str, path: Path) -> str:
     return base64.b64encode(data).decode()
 
 
-async def _diff(mention: str, cwd: Path) -> Sequence[Part]:
-    """As git sees it, without running what the repository's own settings name."""
+async def _load_diff(mention: str, cwd: Path) -> Sequence[Part]:
+    """The diff of a range, without running the programs that the repository's settings name."""
     from aish.process.child import ProcessSpec, run
 
     words = ("git", "--no-pager", "diff", "--no-ext-diff", "--no-textconv", "--no-color", mention, "--")
@@ -168,7 +168,7 @@ async def _diff(mention: str, cwd: Path) -> Sequence[Part]:
     return [_block(mention, text[:MAX_CHARS] or "(no difference)")]
 
 
-async def _resource(mention: str, server: McpServerView, uri: str) -> Sequence[Part]:
+async def _load_resource(mention: str, server: McpServerView, uri: str) -> Sequence[Part]:
     try:
         output = await server.session.read_resource(uri)
     except AishError as exc:

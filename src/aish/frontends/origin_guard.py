@@ -1,8 +1,8 @@
-"""Who may speak to the HTTP frontend at all, by the Host and Origin of the request.
+"""Checks the Host and Origin of a request, against DNS rebinding.
 
-Against DNS rebinding: a page of some other site whose name suddenly means this machine. Its requests carry that name as
-Host, so only names known to be ours pass. An address is no name and cannot be rebound. A browser also says where the
-page came from, and that must be this very server or one that was named in the configuration.
+In that attack the name of another site suddenly resolves to this machine. Its requests carry that name as Host, so only
+our own names are accepted. An IP address cannot be rebound. The Origin that a browser sends must be this server or one
+that the configuration names.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 
-class Guard:
-    """`hosts` are further names we are known by, `origins` other sites whose pages may call us (`https://host:port`)."""
+class OriginGuard:
+    """`hosts` are further names of this server, `origins` other sites whose pages may call it (`https://host:port`)."""
 
     def __init__(self, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
         self._hosts = frozenset({"localhost", *(host.lower() for host in hosts)})
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
-    def objection(self, host: str, origin: str | None) -> str:
-        """Why not, or "" for yes."""
+    def find_objection(self, host: str, origin: str | None) -> str:
+        """Why the request is refused, or ""."""
         name = _name_in(host)
         if name not in self._hosts and not _is_address(name):
             return "the Host header names another machine"
@@ -30,13 +30,13 @@ class Guard:
         return ""
 
     def _may_call(self, origin: str, host: str) -> bool:
-        scheme, _, place = origin.partition("://")
-        return origin in self._origins or (scheme in ("http", "https") and place == host)
+        scheme, _, host_and_port = origin.partition("://")
+        return origin in self._origins or (scheme in ("http", "https") and host_and_port == host)
 
 
 @lru_cache(maxsize=256)
 def _name_in(host: str) -> str:
-    """Without the port; "" for what is no host at all."""
+    """The host without its port; "" if it is no valid host."""
     try:
         parts = urlsplit(f"//{host}")
         return (parts.hostname or "") if parts.netloc == host and "@" not in host else ""

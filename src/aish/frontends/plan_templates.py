@@ -1,7 +1,6 @@
-"""Plans that are kept under a name, with parameters: `{{name}}` in a text is filled in when it is run again, and a text
-that is `{{name:number}}` becomes a number.
+"""Saved plans with parameters. `{{name}}` in a text is filled in for a run; a text `{{name:number}}` becomes a number.
 
-A template is a plan like any other: it is checked against the tools of the request before a step of it runs.
+A filled-in template is checked like any other plan before a step of it runs.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import UsageError
-from aish.planner.references import beside_references, references
+from aish.planner.references import change_plain_text, references
 from aish.planner.run import PlanBody
 from aish.ports import Store
 from aish.safety.redaction.redactor import MARK
@@ -29,7 +28,7 @@ _NUMBER = re.compile(r"\{\{([A-Za-z]\w*):number\}\}")
 _MAX_BYTES = 256 * 1024
 
 
-class Template(msgspec.Struct, frozen=True):
+class PlanTemplate(msgspec.Struct, frozen=True):
     name: str
     question: str
     plan: Plan
@@ -41,28 +40,28 @@ class Template(msgspec.Struct, frozen=True):
         text = msgspec.json.encode([self.question, self.plan]).decode()
         return list(dict.fromkeys(_PARAMETER.findall(text)))
 
-    def filled(self, given: Mapping[str, str]) -> tuple[str, Plan]:
+    def fill(self, given: Mapping[str, str]) -> tuple[str, Plan]:
         """The question and the plan with these values. Raises UsageError."""
-        wanted = self.parameters
-        if missing := [name for name in wanted if name not in given]:
+        parameters = self.parameters
+        if missing := [name for name in parameters if name not in given]:
             raise UsageError(f"{self.name} needs {', '.join(missing)}", hint=f"give {missing[0]}=VALUE")
-        if unknown := [name for name in given if name not in wanted]:
-            takes = ", ".join(wanted) or "no parameters"
+        if unknown := [name for name in given if name not in parameters]:
+            takes = ", ".join(parameters) or "no parameters"
             raise UsageError(f"{self.name} has no parameter {unknown[0]}", hint=f"it takes {takes}")
-        plan = msgspec.convert(_fill(msgspec.to_builtins(self.plan), given), Plan)
-        if _referring(plan) != _referring(self.plan):
+        plan = msgspec.convert(_fill_in(msgspec.to_builtins(self.plan), given), Plan)
+        if _list_references(plan) != _list_references(self.plan):
             raise UsageError("a value reads as a reference to a step of the plan", hint="write $$ for a plain $")
-        return str(_fill(self.question, given)), plan
+        return str(_fill_in(self.question, given)), plan
 
 
-async def save_template(store: Store, name: str, run: RunRecord, replaced: Mapping[str, str]) -> Template:
-    """From a plan that was run; `replaced` are values of it that become parameters. Raises UsageError."""
+async def save_template(store: Store, name: str, run: RunRecord, replaced: Mapping[str, str]) -> PlanTemplate:
+    """Saves the plan of a run. `replaced` maps new parameters to the values that they replace. Raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a plan", hint="use a letter, then letters, digits, . - or _")
     body = msgspec.json.decode(run.body, type=PlanBody) if run.kind is RunKind.PLAN else None
     if body is None or body.plan is None:
         raise UsageError(f"the run {run.id} has no plan", hint="`aish runs list` shows those that have")
-    template = _with_parameters(Template(name, body.question, body.plan, body.tools), replaced)
+    template = _with_parameters(PlanTemplate(name, body.question, body.plan, body.tools), replaced)
     encoded = msgspec.json.encode(template)
     if MARK in encoded.decode():
         raise UsageError("the plan held a secret, which is not kept", hint="plan it so that a step reads the secret")
@@ -72,19 +71,19 @@ async def save_template(store: Store, name: str, run: RunRecord, replaced: Mappi
     return template
 
 
-async def find_template(store: Store, name: str) -> Template:
+async def find_template(store: Store, name: str) -> PlanTemplate:
     document = await store.find(KIND, name)
     if document is None:
         raise UsageError(f"there is no plan {name}", hint="`aish plan list` shows those that are kept")
-    return msgspec.json.decode(document.body, type=Template)
+    return msgspec.json.decode(document.body, type=PlanTemplate)
 
 
-async def list_templates(store: Store) -> Sequence[Template]:
-    return [msgspec.json.decode(found.body, type=Template) for found in await store.list_documents(KIND)]
+async def list_templates(store: Store) -> Sequence[PlanTemplate]:
+    return [msgspec.json.decode(found.body, type=PlanTemplate) for found in await store.list_documents(KIND)]
 
 
-def parameters_of(words: Sequence[str]) -> dict[str, str]:
-    """`name=value` words. Raises UsageError."""
+def parse_parameters(words: Sequence[str]) -> dict[str, str]:
+    """Parses `NAME=VALUE` words. Raises UsageError."""
     pairs = [word.partition("=") for word in words]
     if bad := [name for name, mark, _ in pairs if not mark or not _PARAMETER_NAME.fullmatch(name)]:
         raise UsageError(
@@ -94,11 +93,11 @@ def parameters_of(words: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _referring(plan: Plan) -> list[str]:
+def _list_references(plan: Plan) -> list[str]:
     return [id for step in plan.steps for id in references(step.args)]
 
 
-def _fill(value: Any, given: Mapping[str, str]) -> Any:
+def _fill_in(value: Any, given: Mapping[str, str]) -> Any:
     def fill(leaf: Any) -> Any:
         if not isinstance(leaf, str):
             return leaf
@@ -106,11 +105,11 @@ def _fill(value: Any, given: Mapping[str, str]) -> Any:
             return _number(match[1], given[match[1]])
         return _PARAMETER.sub(lambda match: given[match[1]], leaf)
 
-    return _each(value, fill)
+    return _map_leaves(value, fill)
 
 
-def _with_parameters(template: Template, replaced: Mapping[str, str]) -> Template:
-    """The question and the arguments with these texts made parameters. Steps, tools and references stay as they are."""
+def _with_parameters(template: PlanTemplate, replaced: Mapping[str, str]) -> PlanTemplate:
+    """Replaces texts in the question and the arguments by parameters. Steps, tools and references stay as they are."""
     if empty := [name for name, text in replaced.items() if not text]:
         raise UsageError(f"{empty[0]} stands for which text?", hint=f"{empty[0]}=TEXT OF THE PLAN")
     if not replaced:
@@ -124,15 +123,15 @@ def _with_parameters(template: Template, replaced: Mapping[str, str]) -> Templat
 
     def in_value(leaf: Any) -> Any:
         if isinstance(leaf, str):
-            return beside_references(leaf, in_text)
+            return change_plain_text(leaf, in_text)
         is_number = isinstance(leaf, int | float) and not isinstance(leaf, bool) and str(leaf) in names
         return f"{{{{{names[str(leaf)]}:number}}}}" if is_number else leaf
 
-    steps = (msgspec.structs.replace(step, args=_each(step.args, in_value)) for step in template.plan.steps)
-    made = msgspec.structs.replace(template, question=in_text(template.question), plan=Plan(tuple(steps)))
-    if nowhere := [name for name in replaced if name not in made.parameters]:
-        raise UsageError(f"{replaced[nowhere[0]]!r} stands nowhere in the plan")
-    return made
+    steps = (msgspec.structs.replace(step, args=_map_leaves(step.args, in_value)) for step in template.plan.steps)
+    result = msgspec.structs.replace(template, question=in_text(template.question), plan=Plan(tuple(steps)))
+    if missing := [name for name in replaced if name not in result.parameters]:
+        raise UsageError(f"{replaced[missing[0]]!r} does not occur in the plan")
+    return result
 
 
 def _number(name: str, text: str) -> int | float:
@@ -142,10 +141,10 @@ def _number(name: str, text: str) -> int | float:
         raise UsageError(f"{name} is a number, and {text!r} is none") from None
 
 
-def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with each value in it that holds no others changed."""
+def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Applies `change` to every value that is no object or list."""
     if isinstance(value, dict):
-        return {key: _each(item, change) for key, item in value.items()}
+        return {key: _map_leaves(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(item, change) for item in value]
+        return [_map_leaves(item, change) for item in value]
     return change(value)

@@ -1,4 +1,4 @@
-"""A progress line for things that take a while, such as a download."""
+"""Shows the progress of a download: a moving bar on a terminal, elsewhere a line for each phase."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ _WIDTH = 24
 
 
 class ProgressLine:
-    """On a terminal a bar that moves; elsewhere one line for each phase."""
-
     def __init__(self, output: Output) -> None:
         self._output = output
         self._phase = ""

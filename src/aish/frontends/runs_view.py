@@ -1,4 +1,4 @@
-"""A run and its journal, as JSON and as a line: the same for the command line and the server."""
+"""Describes a run and its journal as JSON and as a line, for the command line and the server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_json(run: RunRecord, steps: Sequence[StepRecord] | None = None) -> dict[
 
 
 def _plan(plan: Any, steps: Sequence[StepRecord] | None) -> Any:
-    """With how each of its steps stands, where the journal is at hand."""
+    """The plan, with the status of each step if the journal is given."""
     if not plan or steps is None:
         return plan
     states = {step.key: step.state.value for step in steps if step.key}

@@ -1,4 +1,4 @@
-"""What a frontend is given to work with. `app` fills it; nothing in it is opened before it is used."""
+"""The protocols of what `app` gives to a frontend. Nothing is opened before it is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
 
 class ProcessEnvironment(msgspec.Struct, frozen=True):
-    """The process's own: where it stands and what its environment says. Values never show in its repr."""
+    """The working directory and the environment variables of the process. Its repr shows no values."""
 
     cwd: Path
     env: Mapping[str, str]
@@ -36,7 +36,7 @@ class ProcessEnvironment(msgspec.Struct, frozen=True):
 
 
 class Progress(Protocol):
-    """How far a pull has come. `total` None means unknown."""
+    """The progress of a download. `total` None means unknown."""
 
     @property
     def phase(self) -> str: ...
@@ -60,7 +60,7 @@ class CachedModel(Protocol):
 
 
 class ModelStore(Protocol):
-    """Models on this machine for the embedded provider."""
+    """The downloaded models of the embedded provider."""
 
     def list(self) -> Sequence[CachedModel]: ...
 
@@ -71,7 +71,7 @@ class ModelStore(Protocol):
 
 
 class McpSession(Protocol):
-    """What a ready MCP server can be asked besides calling its tools."""
+    """The requests to a ready MCP server besides tool calls."""
 
     async def list_resources(self) -> Sequence[Any]: ...
 
@@ -82,9 +82,9 @@ class McpSession(Protocol):
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Sequence[Message]: ...
 
 
-class BroughtTools(Protocol):
-    """The tools of MCP servers that a request has brought: `name` is what a TurnRequest calls them. They are there for
-    as long as this is held."""
+class DynamicMcpTools(Protocol):
+    """The tools of MCP servers that an API request named by URL. A TurnRequest refers to them by `name`. They are
+    available as long as this object is referenced."""
 
     @property
     def name(self) -> str: ...
@@ -114,7 +114,7 @@ class McpServerView(Protocol):
     async def refresh(self) -> int: ...
 
 
-class KeptEdit(Protocol):
+class UndoableEdit(Protocol):
     """An edit of files that can be taken back."""
 
     @property
@@ -131,7 +131,7 @@ class KeptEdit(Protocol):
 
 
 class LiveShell(Protocol):
-    """The person's own shell, kept alive: their lines and the model's run in it, one at a time."""
+    """The user's own bash, kept alive between commands. Lines run in it one at a time."""
 
     exited: asyncio.Event
     exit_code: int | None
@@ -147,15 +147,15 @@ class LiveShell(Protocol):
         """`emacs` or `vi`."""
 
     def resolve(self, word: str) -> WordKind | None:
-        """What the first word of a line is; quick enough for every key."""
+        """The kind of the first word of a line, or None. Fast enough to call at every key."""
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
-        """Learn the aliases, functions and programs of now."""
+        """Learns the current aliases, functions and programs."""
 
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions: ...
 
     async def run_user(self, line: str, terminal: int | None) -> RunResult:
-        """The terminal belongs to it until the shell waits again."""
+        """Runs a line, which has the terminal until the shell waits for the next one."""
 
 
 class Runtime(Protocol):
@@ -179,95 +179,98 @@ class Runtime(Protocol):
 
     @property
     def mcp_servers(self) -> Mapping[str, McpServerView]:
-        """Those of the engine that is open."""
+        """The MCP servers of the engine that is open."""
 
-    async def mcp_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        """Waits until each server (or each named) can be used or is known not to be; those still connecting."""
+    async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+        """Waits until each server (or each named one) is ready or has failed. Returns those that still connect."""
 
     async def connect_mcp(self, name: str, target: str) -> str:
-        """A server by URL or by command line, for this run; "" makes a name. Returns when it is ready or has failed."""
+        """Connects a server by URL or command line, for this run. "" makes a name. Returns when it is ready or has
+        failed."""
 
     async def disconnect_mcp(self, name: str) -> None: ...
 
     async def reconnect_mcp(self, name: str) -> None:
-        """One that is there, or is configured, from the beginning. Returns when it is ready or has failed."""
+        """Connects a known or configured server again. Returns when it is ready or has failed."""
 
     @property
-    def mcp_guests(self) -> Sequence[GuestView]:
-        """Those that requests have brought, as long as they are connected."""
+    def dynamic_mcp_servers(self) -> Sequence[GuestView]:
+        """The connected MCP servers that API requests named by URL."""
 
-    async def bring_mcp(self, wanted: Sequence[GuestServer]) -> BroughtTools:
-        """Connects to MCP servers that a request names by URL, or finds them connected for the same asker. Raises
+    async def connect_dynamic_mcp(self, wanted: Sequence[GuestServer]) -> DynamicMcpTools:
+        """Connects to MCP servers that an API request names by URL. A connection of the same caller is reused. Raises
         GuestRefused and GuestFailed."""
 
     @property
     def shell_context(self) -> ShellContext:
-        """What the command classifier is told of where commands run."""
+        """Where commands run, for the command classifier."""
 
     @property
     def containment(self) -> Containment:
-        """What holds the commands of a model here."""
+        """The sandbox for a model's commands, as autonomous work sees it."""
 
     def chosen_command(self, command: str) -> AbstractContextManager[None]:
-        """While it is open, `shell__run` runs this very command in the live shell itself, since the person chose it,
-        unless the sandbox is demanded. Every other command of a model runs in a copy of that shell."""
+        """Inside, `shell__run` runs exactly this command in the live shell itself, since the user chose it, unless the
+        configuration demands the sandbox. Every other command of a model runs in a copy of that shell."""
 
     async def describe_sandbox(self) -> str:
-        """What fences in the commands of a model here."""
+        """Describes the sandbox that a model's commands run in."""
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
-        """For each language: whether a server answers for it here, and where that is or how to get one."""
+        """For each language: its name, whether a language server is available, and where it is or how to get one."""
 
     async def undo_edit(self, id: str = "") -> str:
-        """Takes back the last edit of the tools for code, or that one; says what was. Raises AishError."""
+        """Takes back the last edit of the code tools, or the one named. Returns a description of it. Raises
+        AishError."""
 
-    async def list_undoable(self) -> Sequence[KeptEdit]:
-        """Edits that can be taken back, newest first."""
+    async def list_undoable(self) -> Sequence[UndoableEdit]:
+        """The edits that can be taken back, newest first."""
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
-        """What the gate would say of a call."""
+        """What the gate would decide about a call."""
 
     @property
     def can_embed(self) -> bool:
         """Whether the embedded engine is installed."""
 
     async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
-        """Fetch a model into the cache of models."""
+        """Downloads a model."""
 
     def engine(
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
     ) -> AbstractAsyncContextManager[Engine]:
-        """Open for the length of the context; everything it started is closed on leaving.
+        """Opens an engine; everything it has started is closed on leaving.
 
-        `mcp` names the MCP servers to connect, of those configured; None connects all. `serving`: for programs, which
-        bring their own words for the model, rather than for a person at a terminal. `shared`: other processes answer in
-        the same sessions.
+        `mcp` names the configured MCP servers to connect; None connects all. `serving`: for API clients, which send
+        their own system text, rather than for a user at a terminal. `shared`: other processes answer in the same
+        sessions.
         """
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
-        """An engine with the models and the store of `base`, whose local tools work in another folder, with more tools
-        beside them. It asks the model it is told to and no other, and adds nothing known of the user or the project.
-        It needs no closing: everything it holds is of `base`, or ends with each call."""
+        """An engine with the models and the store of `base`, whose local tools work in another folder and have `more`
+        tools beside them. It neither routes questions nor adds memory or project files. It needs no closing: everything
+        it uses belongs to `base` or ends with each call."""
 
     def redacted(self, text: str) -> str:
-        """Without known secrets."""
+        """The text without known secrets."""
 
     def reloaded(self) -> Runtime:
-        """The same anew, from what the configuration says now. ConfigError leaves this one as it is."""
+        """A new runtime from the current configuration. Raises ConfigError; this runtime stays as it is."""
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
     ) -> AbstractAsyncContextManager[LiveShell]:
-        """Open for the length of the context. Meanwhile the model's commands run in copies of it. POSIX only.
+        """Opens the live shell. Inside, the model's commands run in copies of it. POSIX only.
 
-        `on_output` hears what jobs print while no line runs.
+        `on_output` gets what jobs print while no line runs.
         """
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
-        """Programs that may do what is asked for: those of this machine that fit best, then what could be installed."""
+        """Programs that may do what is asked for: the best of this machine first, then programs that can be
+        installed."""
 
     def load_for_turns(self) -> None:
-        """Load what the first turn needs, in whatever thread, while nobody waits for it."""
+        """Imports the modules that the first turn needs. Safe to call in another thread."""
 
     def discover(self) -> Awaitable[Sequence[Provider]]:
-        """Look for running local servers."""
+        """Looks for running local model servers."""

@@ -1,4 +1,5 @@
-"""Runs a frontend's coroutine to its end. Ctrl-C and SIGTERM cancel it, so all that it owns is closed in order."""
+"""Runs the main coroutine of a frontend. Ctrl-C and SIGTERM cancel it, so that everything it owns is closed in
+order."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ _interrupt: Callable[[], object] | None = None
 
 
 def interrupt_handler() -> Callable[[], object] | None:
-    """What Ctrl-C does while a frontend runs; for a frontend that changes it for a while and puts it back."""
+    """The current handler of Ctrl-C."""
     return _interrupt
 
 
 def set_interrupt_handler(react: Callable[[], object] | None) -> None:
-    """From now on; None: nothing of ours."""
+    """Sets the handler of Ctrl-C; None removes it."""
     global _interrupt
     _interrupt = react
     loop = asyncio.get_running_loop()
-    # Windows loops know no signal handlers; there Ctrl-C arrives as KeyboardInterrupt.
+    # Event loops on Windows have no signal handlers; Ctrl-C raises KeyboardInterrupt there.
     with contextlib.suppress(NotImplementedError):
         if react is None:
             loop.remove_signal_handler(signal.SIGINT)

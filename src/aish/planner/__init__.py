@@ -1,1 +1,1 @@
-"""Planning before working: a plan is written, checked, followed step by step, and answered from."""
+"""Planning: a model writes a plan, the plan is checked and run step by step, and the model answers from the results."""

@@ -1,5 +1,6 @@
-"""Follows a plan: reads that do not wait for each other run together, writes alone and in order, all through the one
-dispatch. A step that fails may have the rest planned anew; what is done stays done.
+"""Runs a plan. Independent reads run together; writes run alone and in order; all go through the one dispatch.
+
+If a step fails, the rest may be planned again; completed steps stay completed.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from aish.types.messages import TextPart, ToolCall, text_of
 from aish.types.plans import Plan, Planning, PlanStep
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 
-_MAX_TROUBLE = 500
+_MAX_ERROR_CHARS = 500
 
 
 @dataclass(frozen=True)
 class StepRunner:
-    """What the turn lends its planner: its voice, its dispatch and its meter."""
+    """The parts of a turn that its planner uses: it emits events, dispatches calls and counts what is spent."""
 
     emit: Callable[[Body, str], Event]
     run: Callable[[Sequence[ToolCall]], AsyncGenerator[list[Event], None]]
@@ -52,7 +53,7 @@ Save = Callable[[Plan], Awaitable[None]]
 
 
 class Planner:
-    """`is_done`: every step has been done, and what remains is to answer."""
+    """`is_done`: every step is completed, and only the answer is left."""
 
     def __init__(
         self, writer: PlanWriter, planning: Planning, tools: Mapping[str, ToolSpec], journal: Journal | None, save: Save
@@ -62,45 +63,45 @@ class Planner:
         self._tools = tools
         self._journal = journal
         self._save = save
-        self._done: list[PlanStep] = []
+        self._completed: list[PlanStep] = []
         self._results: dict[str, str] = {}
-        self._failed: list[Plan] = []  # what was left of plans that did not work
-        self._trouble = ""
+        self._failed: list[Plan] = []  # the remaining steps of plans that failed
+        self._error = ""
         self.is_done = False
 
-    async def work(self, question: str, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
-        """Ends with a plan done, or without: then the plain loop goes on from where it came to."""
+    async def work(self, question: str, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
+        """Writes and runs plans until one is completed, or gives up: then the plain loop continues from there."""
         plan = self._planning.plan
         for left in range(self._planning.max_replans, -1, -1):
             if plan is None or self._failed:
-                async with aclosing(self._write(question, floor)) as batches:
+                async with aclosing(self._write(question, runner)) as batches:
                     async for events in batches:
                         yield events
                 plan = self._writer.written
-            elif errors := self._writer.check(plan, results={}, calls_left=_calls_left(floor.meter)):
-                yield [floor.emit(PlanRejected(tuple(errors)), "")]
+            elif errors := self._writer.check(plan, results={}, calls_left=_calls_left(runner.meter)):
+                yield [runner.emit(PlanRejected(tuple(errors)), "")]
                 plan = None
             else:
-                yield [floor.emit(PlanAccepted(msgspec.to_builtins(plan)), "")]
+                yield [runner.emit(PlanAccepted(msgspec.to_builtins(plan)), "")]
             if plan is None:
                 return
-            await self._save(Plan((*self._done, *plan.steps)))
-            async with aclosing(self._follow(plan, floor)) as batches:
+            await self._save(Plan((*self._completed, *plan.steps)))
+            async with aclosing(self._follow(plan, runner)) as batches:
                 async for events in batches:
                     yield events
-            if self.is_done or floor.is_over():
+            if self.is_done or runner.is_over():
                 return
             self._failed.append(Plan(tuple(step for step in plan.steps if step.id not in self._results)))
             after = "planning the rest anew" if left else "going on without a plan"
-            yield [floor.emit(Status(f"the plan failed: {self._trouble}; {after}"), "")]
+            yield [runner.emit(Status(f"the plan failed: {self._error}; {after}"), "")]
 
-    async def _write(self, question: str, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
-        meter = floor.meter
+    async def _write(self, question: str, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
+        meter = runner.meter
         writing = self._writer.write(
             question,
             results=self._results,
             failed=self._failed,
-            trouble=self._trouble,
+            error=self._error,
             calls_left=_calls_left(meter),
             deadline_s=meter.remaining_s,
         )
@@ -109,23 +110,23 @@ class Planner:
                 async for body in bodies:
                     if isinstance(body, UsageReported):
                         meter.spend(body.usage)
-                    yield [floor.emit(body, "")]
+                    yield [runner.emit(body, "")]
         except AishError as exc:
-            yield [floor.emit(Status(f"no plan could be had: {exc.message}; working without one"), "")]
+            yield [runner.emit(Status(f"no plan could be had: {exc.message}; working without one"), "")]
 
-    async def _follow(self, plan: Plan, floor: StepRunner) -> AsyncGenerator[list[Event], None]:
-        self._trouble = ""
+    async def _follow(self, plan: Plan, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
+        self._error = ""
         waiting = list(plan.steps)
-        while waiting and not self._trouble and not floor.is_over():
-            wave = self._wave(waiting)
+        while waiting and not self._error and not runner.is_over():
+            wave = self._next_wave(waiting)
             waiting = [step for step in waiting if step not in wave]
-            async with aclosing(self._run(wave, floor)) as batches:
+            async with aclosing(self._run(wave, runner)) as batches:
                 async for events in batches:
                     yield events
-        self.is_done = not waiting and not self._trouble and not floor.is_over()
+        self.is_done = not waiting and not self._error and not runner.is_over()
 
-    def _wave(self, waiting: Sequence[PlanStep]) -> list[PlanStep]:
-        """The next that may run together: a write alone; reads up to the next write, if what they need is there."""
+    def _next_wave(self, waiting: Sequence[PlanStep]) -> list[PlanStep]:
+        """The steps that run together next: one write, or the reads up to the next write whose inputs are available."""
         if self._tools[waiting[0].tool].effect is not Effect.READ:
             return [waiting[0]]
         wave: list[PlanStep] = []
@@ -136,19 +137,20 @@ class Planner:
                 wave.append(step)
         return wave
 
-    async def _run(self, wave: Sequence[PlanStep], floor: StepRunner) -> AsyncGenerator[list[Event], None]:
-        floor.next_step()
+    async def _run(self, wave: Sequence[PlanStep], runner: StepRunner) -> AsyncGenerator[list[Event], None]:
+        runner.next_step()
         calls: dict[str, PlanStep] = {}
         ready: list[ToolCall] = []
         for index, step in enumerate(wave):
             try:
-                call = ToolCall(new_id("call"), step.tool, _encoded(fill_in(step.args, self._results)))
+                arguments = msgspec.json.encode(fill_in(step.args, self._results)).decode()
+                call = ToolCall(new_id("call"), step.tool, arguments)
             except BadReference as exc:
                 self._fail(step, str(exc))
-                yield [floor.emit(PlanStepFinished(step.id, ResultStatus.BAD_ARGUMENTS), "")]
+                yield [runner.emit(PlanStepFinished(step.id, ResultStatus.BAD_ARGUMENTS), "")]
                 continue
-            yield _announced(step, call, index, floor)
-            if (replayed := self._replayed(step, call, floor)) is not None:
+            yield _announce(step, call, index, runner)
+            if (replayed := self._replay(step, call, runner)) is not None:
                 yield replayed
                 continue
             calls[call.id] = step
@@ -157,47 +159,43 @@ class Planner:
                 self._journal.name(call.id, step.id)
         if not ready:
             return
-        async with aclosing(floor.run(ready)) as batches:
+        async with aclosing(runner.run(ready)) as batches:
             async for events in batches:
-                ended = [self._finished(event, calls, floor) for event in events if isinstance(event.body, ToolResult)]
+                ended = [self._finish(event, calls, runner) for event in events if isinstance(event.body, ToolResult)]
                 yield [*events, *ended]
 
-    def _replayed(self, step: PlanStep, call: ToolCall, floor: StepRunner) -> list[Event] | None:
-        """A step that was done before the run was taken over is told again, not done again."""
-        kept = self._journal.done(step.id) if self._journal else None
-        if kept is None or kept.tool != step.tool:
+    def _replay(self, step: PlanStep, call: ToolCall, runner: StepRunner) -> list[Event] | None:
+        """The events of a step that was completed before the run was taken over; None if it has to be run."""
+        recorded = self._journal.find_done(step.id) if self._journal else None
+        if recorded is None or recorded.tool != step.tool:
             return None
-        self._results[step.id] = kept.outcome
-        self._done.append(step)
-        result = ToolResult(step.tool, ResultStatus.OK, (TextPart(kept.outcome),), Effect(kept.effect))
+        self._results[step.id] = recorded.outcome
+        self._completed.append(step)
+        result = ToolResult(step.tool, ResultStatus.OK, (TextPart(recorded.outcome),), Effect(recorded.effect))
         finished = PlanStepFinished(step.id, ResultStatus.OK)
-        return [floor.emit(result, call.id), floor.emit(finished, call.id)]
+        return [runner.emit(result, call.id), runner.emit(finished, call.id)]
 
-    def _finished(self, event: Event, calls: Mapping[str, PlanStep], floor: StepRunner) -> Event:
+    def _finish(self, event: Event, calls: Mapping[str, PlanStep], runner: StepRunner) -> Event:
         assert isinstance(event.body, ToolResult)
         step, result = calls[event.call], event.body
         if result.status is ResultStatus.OK:
             self._results[step.id] = text_of(result.parts)
-            self._done.append(step)
+            self._completed.append(step)
         else:
             self._fail(step, text_of(result.parts))
-        return floor.emit(PlanStepFinished(step.id, result.status), event.call)
+        return runner.emit(PlanStepFinished(step.id, result.status), event.call)
 
     def _fail(self, step: PlanStep, why: str) -> None:
-        self._trouble = self._trouble or f"step {step.id} ({step.tool}): {' '.join(why.split())[:_MAX_TROUBLE]}"
+        self._error = self._error or f"step {step.id} ({step.tool}): {' '.join(why.split())[:_MAX_ERROR_CHARS]}"
 
 
-def _announced(step: PlanStep, call: ToolCall, index: int, floor: StepRunner) -> list[Event]:
+def _announce(step: PlanStep, call: ToolCall, index: int, runner: StepRunner) -> list[Event]:
     return [
-        floor.emit(PlanStepStarted(step.id, step.tool), call.id),
-        floor.emit(ToolCallStarted(index, call.name), call.id),
-        floor.emit(ArgumentsDelta(call.arguments), call.id),
-        floor.emit(ToolCallReady(call.name, call.arguments), call.id),
+        runner.emit(PlanStepStarted(step.id, step.tool), call.id),
+        runner.emit(ToolCallStarted(index, call.name), call.id),
+        runner.emit(ArgumentsDelta(call.arguments), call.id),
+        runner.emit(ToolCallReady(call.name, call.arguments), call.id),
     ]
-
-
-def _encoded(arguments: object) -> str:
-    return msgspec.json.encode(arguments).decode()
 
 
 def _calls_left(meter: Meter) -> int:

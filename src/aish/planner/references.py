@@ -1,7 +1,7 @@
-"""`$id.path` in a plan's arguments: found before it is run, filled in from results as it is.
+"""References in a plan's arguments, `$id.path`: finds them before a run, and fills in results during it.
 
-A text that is nothing but a reference stands for the value itself; `${id.path}` inside a text for the value as text.
-`$$` is a plain `$` where a single one would mean something: at the beginning of a text, and before `{`.
+A text that is only a reference stands for the value itself; `${id.path}` inside a text stands for the value as text.
+`$$` is a plain `$` where a single one would begin a reference: at the start of a text, and before `{`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 _PATH = r"((?:\.[^.\[\]{}$\s]+|\[\d+\])*)"
 _WHOLE = re.compile(r"\$([A-Za-z][\w-]*)" + _PATH)
 _INSIDE = re.compile(r"\$\$(?=\{)|\A\$\$|\$\{([A-Za-z][\w-]*)" + _PATH + r"\}")  # without an id it is a plain `$`
-_MEANT = re.compile(r"\$([A-Za-z][\w-]*)[.\[]\S*")
-_MEANT_INSIDE = re.compile(r"(?<!\$)\$\{([A-Za-z][\w-]*)[.\[][^{}]*\}")
-_PIECE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_INTENDED = re.compile(r"\$([A-Za-z][\w-]*)[.\[]\S*")
+_INTENDED_INSIDE = re.compile(r"(?<!\$)\$\{([A-Za-z][\w-]*)[.\[][^{}]*\}")
+_PATH_PART = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _MAX_DEPTH = 64
-_PLACE_DIGITS = 9  # no list has more items; int() refuses thousands of digits
+_MAX_INDEX_DIGITS = 9  # no list has more items; int() refuses thousands of digits
 
 
 class BadReference(Exception):
-    """It leads nowhere; the message says where it ended."""
+    """A reference has no value. The message says which part of it is missing."""
 
 
 def references(value: Any) -> Iterator[str]:
@@ -35,12 +35,13 @@ def references(value: Any) -> Iterator[str]:
             yield from (match[1] for match in _INSIDE.finditer(text) if match[1])
 
 
-def misshapen(value: Any) -> Iterator[tuple[str, str]]:
-    """What begins as a reference with a path and is none, such as `$a.items[-1]`: the id, and all of it."""
+def find_malformed(value: Any) -> Iterator[tuple[str, str]]:
+    """Texts that begin as a reference with a path but are none, such as `$a.items[-1]`: pairs of the id and the
+    text."""
     for text in _texts(value):
-        if (meant := _MEANT.fullmatch(text)) and not _WHOLE.fullmatch(text):
-            yield meant[1], text
-        inside = _MEANT_INSIDE.finditer(text)
+        if (intended := _INTENDED.fullmatch(text)) and not _WHOLE.fullmatch(text):
+            yield intended[1], text
+        inside = _INTENDED_INSIDE.finditer(text)
         yield from ((match[1], match[0]) for match in inside if not _INSIDE.fullmatch(match[0]))
 
 
@@ -52,8 +53,8 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _texts(item, depth + 1)
 
 
-def beside_references(text: str, change: Callable[[str], str]) -> str:
-    """The text with what stands between its references changed."""
+def change_plain_text(text: str, change: Callable[[str], str]) -> str:
+    """Applies `change` to the text between the references."""
     if _WHOLE.fullmatch(text):
         return text
     pieces, at = list[str](), 0
@@ -64,34 +65,34 @@ def beside_references(text: str, change: Callable[[str], str]) -> str:
 
 
 def fill_in(value: Any, results: Mapping[str, str]) -> Any:
-    """The value with what the steps gave. Raises BadReference."""
-    return _each(value, lambda text: _filled(text, results))
+    """Replaces the references in a value by the results of their steps. Raises BadReference."""
+    return _map_texts(value, lambda text: _fill_in_text(text, results))
 
 
-def renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The value with the steps called otherwise in its references. Raises BadReference."""
-    return _each(value, lambda text: _renamed(text, names))
+def rename_steps(value: Any, names: Mapping[str, str]) -> Any:
+    """Replaces the ids of steps in the references of a value. Raises BadReference."""
+    return _map_texts(value, lambda text: _rename_in_text(text, names))
 
 
-def _each(value: Any, change: Callable[[str], Any], depth: int = 0) -> Any:
+def _map_texts(value: Any, change: Callable[[str], Any], depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
         raise BadReference("the arguments are nested too deeply")
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _each(item, change, depth + 1) for key, item in value.items()}
+        return {key: _map_texts(item, change, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(item, change, depth + 1) for item in value]
+        return [_map_texts(item, change, depth + 1) for item in value]
     return value
 
 
-def _filled(text: str, results: Mapping[str, str]) -> Any:
+def _fill_in_text(text: str, results: Mapping[str, str]) -> Any:
     if whole := _WHOLE.fullmatch(text):
         return _look_up(whole[1], whole[2], results)
     return _INSIDE.sub(lambda match: _as_text(_look_up(match[1], match[2], results)) if match[1] else "$", text)
 
 
-def _renamed(text: str, names: Mapping[str, str]) -> str:
+def _rename_in_text(text: str, names: Mapping[str, str]) -> str:
     if whole := _WHOLE.fullmatch(text):
         return f"${names.get(whole[1], whole[1])}{whole[2]}"
     return _INSIDE.sub(lambda m: f"${{{names.get(m[1], m[1])}{m[2]}}}" if m[1] else m[0], text)
@@ -106,21 +107,21 @@ def _look_up(id: str, path: str, results: Mapping[str, str]) -> Any:
         value = msgspec.json.decode(results[id])
     except (ValueError, RecursionError):
         raise BadReference(f"${id}{path}: the result of {id} is plain text, it has no parts") from None
-    for name, index in _PIECE.findall(path):
-        value = _part(value, name, index, f"${id}{path}")
+    for name, index in _PATH_PART.findall(path):
+        value = _get_part(value, name, index, f"${id}{path}")
     return value
 
 
-def _part(value: Any, name: str, index: str, whole: str) -> Any:
+def _get_part(value: Any, name: str, index: str, reference: str) -> Any:
     if index or (isinstance(value, list) and name.isdecimal()):
-        place = index or name
-        if isinstance(value, list) and len(place) <= _PLACE_DIGITS and int(place) < len(value):
-            return value[int(place)]
-        raise BadReference(f"{whole}: there is no item {place}")
+        digits = index or name
+        if isinstance(value, list) and len(digits) <= _MAX_INDEX_DIGITS and int(digits) < len(value):
+            return value[int(digits)]
+        raise BadReference(f"{reference}: there is no item {digits}")
     if isinstance(value, dict) and name in value:
         return value[name]
     has = f"it has {', '.join(list(value)[:8])}" if isinstance(value, dict) and value else "it has no parts"
-    raise BadReference(f"{whole}: there is no {name}; {has}")
+    raise BadReference(f"{reference}: there is no {name}; {has}")
 
 
 def _as_text(value: Any) -> str:

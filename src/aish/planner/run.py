@@ -1,4 +1,4 @@
-"""The run behind a plan: what is kept of it, so that another process can go on with it."""
+"""The durable run behind a plan: its stored state, and the request that resumes it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _MAX_GOAL = 2000
 
 
 class PlanBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is needed to resume a plan. It is stored as JSON, so the names of its fields do not change."""
+
     question: str
     model: str = ""
     tools: tuple[str, ...] = ()
@@ -46,35 +48,30 @@ class PlanRun:
 
 @asynccontextmanager
 async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> AsyncIterator[PlanRun]:
-    """A new run, or the one that is gone on with."""
-    planning = request.planner or Planning()
+    """Starts a run for the request, or takes over the one that it resumes."""
+    if request.run:
+        async with keeper.take_over(request.run) as run:
+            yield PlanRun(run, msgspec.json.decode(run.record.body, type=PlanBody))
+        return
     body = PlanBody(
-        question_of(request),
+        question_text(request),
         request.model,
         request.tools,
-        planning,
+        request.planner or Planning(),
         may_fall_back=request.may_fall_back,
         owner=request.owner,
     )
-    goal = body.question[:_MAX_GOAL]
-    owning = (
-        keeper.taken(request.run)
-        if request.run
-        else keeper.begun(RunKind.PLAN, goal, msgspec.json.encode(body), session=session)
-    )
-    async with owning as run:
-        if request.run:
-            body = msgspec.json.decode(run.record.body, type=PlanBody)
+    async with keeper.start(RunKind.PLAN, body.question[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
         yield PlanRun(run, body)
 
 
-def question_of(request: TurnRequest) -> str:
-    """What is asked now."""
+def question_text(request: TurnRequest) -> str:
+    """The text of the user's new messages."""
     return "\n\n".join(message.text for message in request.input if isinstance(message, UserMessage))
 
 
-def resumed(body: PlanBody, run: str, session: str) -> TurnRequest:
-    """The request that goes on with a plan. Raises UsageError where a secret of it was not kept."""
+def resume_request(body: PlanBody, run: str, session: str) -> TurnRequest:
+    """The request that resumes a plan. Raises UsageError if a secret was removed from the plan when it was stored."""
     plan = body.plan
     if plan is not None and MARK in msgspec.json.encode(plan).decode():
         raise UsageError(

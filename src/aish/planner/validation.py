@@ -1,6 +1,6 @@
-"""Whether a plan may be run: read from the model's words, and held against the tools of the request. Pure.
+"""Parses the plan that a model wrote, and checks it against the tools of the request. Pure.
 
-A plan with any error is not run, not even in part. The errors are for the model that wrote it.
+A plan with any error is not run, not even in part. The errors are sent back to the model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from aish.planner.references import BadReference, misshapen, references, renamed
+from aish.planner.references import BadReference, find_malformed, references, rename_steps
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.plans import Plan, PlanStep
 from aish.types.tools import JsonSchema, ToolSpec
@@ -21,8 +21,8 @@ _MAX_ERRORS = 12
 _FENCE = re.compile(r"\A\s*```[a-z]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
-class Direct(msgspec.Struct, frozen=True):
-    """The planner declined: nothing needs a plan."""
+class NoPlanNeeded(msgspec.Struct, frozen=True):
+    """The planner declined: the request needs no plan."""
 
 
 class _Draft(msgspec.Struct):
@@ -30,25 +30,25 @@ class _Draft(msgspec.Struct):
     steps: list[PlanStep] = []
 
 
-def read_plan(said: str) -> Plan | Direct | str:
-    """What the planner wrote; a text says what is wrong with it."""
-    if fenced := _FENCE.match(said):
-        said = fenced[1]
+def parse_plan(answer: str) -> Plan | NoPlanNeeded | str:
+    """The plan in the model's answer; a string says what is wrong with it."""
+    if fenced := _FENCE.match(answer):
+        answer = fenced[1]
     try:
-        draft = msgspec.json.decode(said, type=_Draft)
+        draft = msgspec.json.decode(answer, type=_Draft)
     except (ValueError, RecursionError) as exc:
         return f"that is not a plan: {exc}"
     if draft.steps:
         return Plan(tuple(draft.steps))
-    return Direct() if draft.direct else "the plan has no steps"
+    return NoPlanNeeded() if draft.direct else "the plan has no steps"
 
 
 def plan_errors(
     plan: Plan, tools: Mapping[str, ToolSpec], *, max_steps: int, done: Collection[str] = (), calls_left: int = 1000
 ) -> list[str]:
-    """All that speaks against running it; `done` are earlier steps whose results may be referred to."""
+    """The errors of a plan. `done` are completed steps whose results it may refer to."""
     count = len(plan.steps)
-    if count > max_steps:  # no use in looking at each of ten thousand
+    if count > max_steps:
         return [f"the plan has {count} steps; {max_steps} are allowed"]
     if count > calls_left:
         return [f"the plan has {count} steps; {calls_left} more calls are allowed in this turn"]
@@ -76,7 +76,7 @@ def _step_errors(
             yield f"{name}: it refers to {other[:40]}, which comes later; refer only to earlier steps"
         elif other not in known:
             yield f"{name}: it refers to {other[:40]}, and there is no such step; write $$ for a plain $"
-    for other, text in misshapen(step.args):
+    for other, text in find_malformed(step.args):
         if other in known or other in all_ids:
             yield f"{name}: {text[:60]} leads nowhere; write ${other}.key or ${other}[0], and $$ for a plain $"
     spec = tools.get(step.tool)
@@ -88,16 +88,16 @@ def _step_errors(
 
 
 def _without_references(args: Mapping[str, Any], schema: JsonSchema) -> tuple[dict[str, Any], JsonSchema]:
-    """What can be checked before anything has run. The rest is checked when it is filled in, as any call is."""
-    open_ = {key for key, value in args.items() if any(references(value))}
-    if not open_:
+    """The arguments and the schema without those that contain references: they are checked when they are filled in."""
+    pending = {key for key, value in args.items() if any(references(value))}
+    if not pending:
         return dict(args), schema
-    required = [key for key in schema.get("required", []) if key not in open_]
-    return {key: value for key, value in args.items() if key not in open_}, {**schema, "required": required}
+    required = [key for key in schema.get("required", []) if key not in pending]
+    return {key: value for key, value in args.items() if key not in pending}, {**schema, "required": required}
 
 
 def plan_schema(tools: Collection[str], max_steps: int) -> JsonSchema:
-    """What the planner's answer is constrained to: tool names are those of the request."""
+    """The schema that constrains the planner's answer: it may name only the tools of the request."""
     step = {
         "type": "object",
         "properties": {
@@ -119,15 +119,15 @@ def plan_schema(tools: Collection[str], max_steps: int) -> JsonSchema:
     }
 
 
-def same_work(one: Plan, other: Plan) -> bool:
-    """Whether they ask for the same calls, whatever the steps are called."""
+def has_same_calls(one: Plan, other: Plan) -> bool:
+    """Whether two plans make the same calls, whatever the ids of their steps."""
     try:
-        return _work(one) == _work(other)
-    except BadReference:  # what cannot even be looked at is no plan that was run
+        return _calls(one) == _calls(other)
+    except BadReference:  # a plan that is nested too deeply was never run
         return False
 
 
-def _work(plan: Plan) -> list[tuple[str, Any]]:
-    """Its calls, where references name steps by their place."""
-    places = {step.id: f"step-{number}" for number, step in enumerate(plan.steps)}
-    return [(step.tool, renamed(step.args, places)) for step in plan.steps]
+def _calls(plan: Plan) -> list[tuple[str, Any]]:
+    """The calls of a plan, with references by the number of the step."""
+    numbers = {step.id: f"step-{number}" for number, step in enumerate(plan.steps)}
+    return [(step.tool, rename_steps(step.args, numbers)) for step in plan.steps]

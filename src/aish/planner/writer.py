@@ -1,4 +1,4 @@
-"""Has a plan written by a model: no tools in hand, an answer held to a schema, errors sent back item by item."""
+"""Has a model write a plan: without tools, its answer constrained by a schema, and errors sent back to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from aish.engine.model.router import Route
 from aish.engine.model.side_call import Aside, Said
 from aish.errors import ProviderRejected
-from aish.planner.validation import Direct, plan_errors, plan_schema, read_plan, same_work
+from aish.planner.validation import NoPlanNeeded, has_same_calls, parse_plan, plan_errors, plan_schema
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
 from aish.types.plans import Plan, Planning
 from aish.types.requests import Sampling
@@ -21,7 +21,7 @@ _MAX_TOOL = 600  # characters of one tool's description and schema
 _MAX_TOOLS = 24_000
 _MAX_TOKENS = 2000
 _SHOWN_RESULT = 500
-_NOT_TAKEN = (400, 422)  # how a request is refused that holds something unknown
+_UNSUPPORTED = (400, 422)  # how backends refuse a request with a field they do not know
 
 _RULES = (
     "Plan the calls that answer the request, for tools that are run for you. Answer with one JSON object:\n"
@@ -34,7 +34,7 @@ _RULES = (
 
 
 class PlanWriter:
-    """For one turn. `written` is the plan that may be run; None after `write` means that there is none."""
+    """Writes the plans of one turn. `written` is the last valid plan; None after `write` if there is none."""
 
     def __init__(
         self, aside: Aside, route: Route, tools: Sequence[ToolSpec], planning: Planning, *, session: str
@@ -53,22 +53,25 @@ class PlanWriter:
         *,
         results: Mapping[str, str],
         failed: Sequence[Plan] = (),
-        trouble: str = "",
+        error: str = "",
         calls_left: int,
         deadline_s: float,
     ) -> AsyncGenerator[Body, None]:
-        """Raises what the provider raises, and BudgetExceeded. `failed` are the rests of plans that did not work:
-        `results` are of their steps that did, and the same again is no plan."""
+        """Writes a plan and sets `written`. Raises what the provider raises, and BudgetExceeded.
+
+        `results` are those of completed steps. `failed` are the remaining steps of plans that failed with `error`: the
+        same plan again is an error.
+        """
         self.written = None
-        if self._route.info.is_weak:  # it would write nonsense to the letter of the schema, for minutes
+        if self._route.info.is_weak:  # a small model would write nonsense that fits the schema, for minutes
             yield Status(f"{self._route.name} is too small a model to plan; working without a plan (see planner.model)")
             return
-        text = _asked(question, results, failed, trouble)
+        prompt = text = _planning_prompt(question, results, failed, error)
         for attempt in range(1, self._planning.max_rewrites + 2):
             said = await self._ask(text, deadline_s)
             yield UsageReported(self._route.name, said.usage, Category.PLANNER)
-            plan = read_plan(said.text)
-            if isinstance(plan, Direct):
+            plan = parse_plan(said.text)
+            if isinstance(plan, NoPlanNeeded):
                 yield Status("no plan is needed")
                 return
             errors = [plan] if isinstance(plan, str) else self._errors(plan, results, failed, calls_left)
@@ -81,37 +84,37 @@ class PlanWriter:
                 return
             yield PlanRejected(tuple(errors))
             listed = "\n".join(f"- {error}" for error in errors)
-            text = f"{_asked(question, results, failed, trouble)}\n\nYour plan was:\n{said.text[:4000]}\n\n" + (
+            text = f"{prompt}\n\nYour plan was:\n{said.text[:4000]}\n\n" + (
                 f"It cannot be run:\n{listed}\nWrite it again without these errors."
             )
         yield Status(f"no plan that can be run after {attempt} attempts; working without one")
 
     def check(self, plan: Plan, *, results: Mapping[str, str], calls_left: int) -> list[str]:
-        """Of a plan that was not written here."""
+        """The errors of a plan that was not written here."""
         return self._errors(plan, results, (), calls_left)
 
     def _errors(self, plan: Plan, results: Mapping[str, str], failed: Sequence[Plan], calls_left: int) -> list[str]:
-        if any(same_work(plan, other) for other in failed):
+        if any(has_same_calls(plan, other) for other in failed):
             return ["this is the same plan that has failed before; find another way, or say direct"]
-        most = self._planning.max_steps
-        return plan_errors(plan, self._tools, max_steps=most, done=results, calls_left=calls_left)
+        max_steps = self._planning.max_steps
+        return plan_errors(plan, self._tools, max_steps=max_steps, done=results, calls_left=calls_left)
 
     async def _ask(self, text: str, deadline_s: float) -> Said:
-        """Where the backend takes no schema, the rules have to do: the plan is checked either way."""
+        """Asks without a schema if the backend does not support one: the plan is checked in any case."""
         if self._schema is not None:
             try:
-                return await self._said(text, deadline_s)
+                return await self._call(text, deadline_s)
             except ProviderRejected as exc:
-                if exc.status not in _NOT_TAKEN:
+                if exc.status not in _UNSUPPORTED:
                     raise
                 self._schema = None
-        return await self._said(text, deadline_s)
+        return await self._call(text, deadline_s)
 
-    async def _said(self, text: str, deadline_s: float) -> Said:
+    async def _call(self, text: str, deadline_s: float) -> Said:
         return await self._aside.ask(
             self._route,
             text,
-            system=f"{_RULES}\n\nThe tools:\n{_listed(self._tools.values())}",
+            system=f"{_RULES}\n\nThe tools:\n{_list_tools(self._tools.values())}",
             category=Category.PLANNER,
             session=self._session,
             max_tokens=_MAX_TOKENS,
@@ -121,17 +124,17 @@ class PlanWriter:
         )
 
 
-def _asked(question: str, results: Mapping[str, str], failed: Sequence[Plan], trouble: str) -> str:
+def _planning_prompt(question: str, results: Mapping[str, str], failed: Sequence[Plan], error: str) -> str:
     parts = [f"The request: {question[-_MAX_QUESTION:]}"]
     if results:
         done = "\n".join(f"- {id}: {text[:_SHOWN_RESULT]}" for id, text in results.items())
         parts.append(f"These steps are done, refer to their results by their ids:\n{done}")
     if failed:
-        parts.append(f"What was left of the plan failed: {trouble}\nPlan the rest in another way, with new ids.")
+        parts.append(f"What was left of the plan failed: {error}\nPlan the rest in another way, with new ids.")
     return "\n\n".join(parts)
 
 
-def _listed(tools: Collection[ToolSpec]) -> str:
+def _list_tools(tools: Collection[ToolSpec]) -> str:
     lines: list[str] = []
     room = _MAX_TOOLS
     for spec in tools:

@@ -1,6 +1,6 @@
-"""A short question to a program, asked and answered at once: for what is over in milliseconds and has no side effects.
+"""Runs a program that takes milliseconds and has no side effects, and blocks until it ends or a time limit is reached.
 
-Blocks its caller, within a time limit. Anything that lasts longer or does something has an owner: see `process`.
+Any other program is started by `child`, which owns it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import subprocess
 from collections.abc import Sequence
 
 
-def ask_program(words: Sequence[str], given: str, *, timeout_s: float) -> str | None:
-    """What it said on stderr about `given`, with an empty environment; None if it cannot be asked."""
+def run_quickly(argv: Sequence[str], stdin: str, *, timeout_s: float) -> str | None:
+    """What the program writes to stderr, with an empty environment; None if it cannot be run in time."""
     try:
-        asked = subprocess.run(
-            list(words),
-            input=given.encode("utf-8", "replace"),
+        done = subprocess.run(
+            list(argv),
+            input=stdin.encode("utf-8", "replace"),
             capture_output=True,
             timeout=timeout_s,
             env={"LC_ALL": "C"},
@@ -22,4 +22,4 @@ def ask_program(words: Sequence[str], given: str, *, timeout_s: float) -> str | 
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return asked.stderr.decode("utf-8", "replace")
+    return done.stderr.decode("utf-8", "replace")

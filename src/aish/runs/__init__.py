@@ -1,1 +1,1 @@
-"""The durable journal of long work: who owns a run, what was intended, what came of it."""
+"""Durable runs of goals and plans: their owner, and the journal of intents and outcomes."""

@@ -1,7 +1,7 @@
-"""The journal of a run: every effect's intent before it, its outcome after it, in the store before anything goes on.
+"""The journal of a run: the intent of each effect is stored before it, its outcome after it.
 
-After a crash it tells what was done, what was not, and what nobody can tell. A call that may have been done already is
-doubted: it is not made again unless a person says so.
+After a crash the journal tells what was done, what was not, and what is uncertain. A call that may already have been
+made is in doubt: it is not made again unless the user agrees.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aish.ports import Clock, Store
 from aish.types.runs import RunRecord, StepRecord, StepState
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolSpec
 
-# Ends after which nobody can tell whether the effect was had.
+# Statuses that do not tell whether the effect took place.
 _UNCERTAIN = frozenset({
     ResultStatus.TIMEOUT, ResultStatus.CANCELLED, ResultStatus.TRANSPORT, ResultStatus.SERVER_GONE,
     ResultStatus.INTERRUPTED,
@@ -27,8 +27,8 @@ _DONE = "this very call was done just before aish ended"
 
 
 class Journal:
-    """Of a run that this process owns. `known` are its steps so far; `repeated` those of them that were done when the
-    last process ended, so that asking for one again is no new wish."""
+    """The journal of a run that this process owns. `known` are its steps so far. `repeated` are those of them that were
+    completed just before the last process ended: the model may ask for them again without knowing it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Journal:
         redact: Callable[[bytes], bytes] = bytes,
         left_by: str = "",
     ) -> None:
-        """`left_by` is the process the run was taken from: it may live, frozen, but has no say in the session."""
+        """`left_by` is the process that owned the run before. It may still exist, but may not write to the session."""
         self.left_by = left_by
         self._store = store
         self._clock = clock
@@ -54,21 +54,21 @@ class Journal:
         self._names: dict[str, str] = {}
 
     def name(self, call: str, key: str) -> None:
-        """The call is the plan's step `key`."""
+        """Records that the call is the step `key` of a plan."""
         self._names[call] = key
 
-    def done(self, key: str) -> StepRecord | None:
-        """The plan's step, if it has been done."""
+    def find_done(self, key: str) -> StepRecord | None:
+        """The step of the plan, if it is completed."""
         return self._done.get(key)
 
     def doubt(self, spec: ToolSpec, arguments: Arguments) -> str:
-        """Why this call should not be made without asking; "" if nothing speaks against it."""
+        """Why this call must not be made without asking, or ""."""
         return self._doubts.get(digest_of(spec.name, arguments), "") if self._doubts else ""
 
     async def intend(self, call: str, spec: ToolSpec, arguments: Arguments, witness: str) -> None:
-        """Raises RunLost: then it must not be done."""
+        """Stores the intent. Raises RunLost: then the call must not be made."""
         digest = digest_of(spec.name, arguments)
-        self._doubts.pop(digest, None)  # asked about by now
+        self._doubts.pop(digest, None)  # the user has been asked
         step = StepRecord(
             self._run.id,
             self._next,
@@ -84,7 +84,7 @@ class Journal:
         )
         self._next += 1
         self._open[call] = step
-        if spec.effect is not Effect.READ:  # a read can be made again
+        if spec.effect is not Effect.READ:  # a read can be repeated
             await self._put(step)
 
     async def conclude(self, call: str, outcome: Outcome) -> None:
@@ -98,7 +98,7 @@ class Journal:
             finished_ms=self._clock.now_ms(),
         )
         if finished.state is StepState.UNKNOWN:
-            self._doubts[step.digest] = "it was under way when it was given up: it may have been done"
+            self._doubts[step.digest] = "it was still running when it was given up: it may have been done"
         if finished.key and finished.state is StepState.DONE:
             self._done[finished.key] = finished
         await self._put(finished)
@@ -111,7 +111,7 @@ class Journal:
 
 
 def digest_of(tool: str, arguments: Arguments) -> str:
-    """Equal for equal calls."""
+    """A digest that is equal for equal calls."""
     encoded = msgspec.json.encode([tool, arguments], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()
 

@@ -1,6 +1,7 @@
-"""Who works on a run: begun here, taken over from a process that died, given back at the end.
+"""Ownership of runs: starts a run, takes one over from a process that died, and releases it at the end.
 
-While a run is owned its lease is renewed. Where that failed for too long another may have it: every write then fails.
+While a process owns a run it renews the lease. If renewing fails for too long, another process may take the run over;
+every write of the old owner then fails.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _CLOSING_S = 5.0
 
 
 class OwnedRun:
-    """A run that is ours. `recovered` are the effects that were under way when its last process ended, as they turned
-    out to stand."""
+    """A run that this process owns. `recovered` are the effects that were under way when its last process ended, with
+    what is known of them now."""
 
     def __init__(
         self,
@@ -44,26 +45,26 @@ class OwnedRun:
     async def save(self, body: bytes, *, state: RunState = RunState.RUNNING, reason: str = "") -> None:
         """Raises RunLost."""
         record = self.record = msgspec.structs.replace(
-            self.record, body=self._redact(body), state=state, reason=_redacted(reason, self._redact)
+            self.record, body=self._redact(body), state=state, reason=_redact_text(reason, self._redact)
         )
         if not await self._store.update_run(record, lease_s=LEASE_S):
             raise RunLost(f"the run {record.id} has been taken over by another process")
 
-    async def keep(self) -> None:
-        """Renews the lease until it is cancelled, or lost."""
+    async def renew_lease(self) -> None:
+        """Renews the lease until the task is cancelled or the run is lost."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            with suppress(StoreError):  # it may be back before the lease is over
+            with suppress(StoreError):  # the store may be back before the lease ends
                 if not await self._store.renew_run(self.record.id, self.record.fence, lease_s=LEASE_S):
                     return
 
-    async def give_back(self) -> None:
+    async def release(self) -> None:
         free = msgspec.structs.replace(self.record, owner="")
         await self._store.update_run(free, lease_s=0)
 
 
 class RunKeeper:
-    """The runs of one store, as this process sees them."""
+    """Starts, finds and takes over the runs of one store."""
 
     def __init__(
         self, store: Store, clock: Clock, owners: Owners, tools: Toolset, redact: Callable[[bytes], bytes]
@@ -75,34 +76,42 @@ class RunKeeper:
         self._redact = redact
 
     @asynccontextmanager
-    async def begun(
+    async def start(
         self, kind: RunKind, goal: str, body: bytes, *, session: str | None = None
     ) -> AsyncIterator[OwnedRun]:
-        """In a new session if none is named; "" is none at all."""
+        """Starts a run. `session` None creates a session; "" is for a run without one."""
         if session is None:
-            session = new_id("sess")  # known before its first turn, so that a crash in that one loses nothing
-        shown, kept = _redacted(goal, self._redact), self._redact(body)
-        wanted = RunRecord(new_id("run"), kind, session, shown, RunState.RUNNING, kept, owner=self._owners.me)
-        made = await self._store.create_run(wanted, lease_s=LEASE_S)
-        record = msgspec.structs.replace(made, goal=goal)  # whoever works on it now may know all of it
+            session = new_id("sess")  # stored before the first turn, so that a crash in that turn loses nothing
+        wanted = RunRecord(
+            new_id("run"),
+            kind,
+            session,
+            _redact_text(goal, self._redact),
+            RunState.RUNNING,
+            self._redact(body),
+            owner=self._owners.me,
+        )
+        created = await self._store.create_run(wanted, lease_s=LEASE_S)
+        record = msgspec.structs.replace(created, goal=goal)  # this process works with the goal as it was given
         journal = Journal(self._store, self._clock, record, redact=self._redact)
-        async with self._kept(OwnedRun(self._store, record, journal, self._redact)) as run:
+        async with self._leased(OwnedRun(self._store, record, journal, self._redact)) as run:
             yield run
 
     @asynccontextmanager
-    async def taken(self, id: str) -> AsyncIterator[OwnedRun]:
-        """Raises RunNotFound, RunBusy. What was under way is looked into first."""
+    async def take_over(self, id: str) -> AsyncIterator[OwnedRun]:
+        """Takes over a run whose owner has released it or died, and first finds out what became of effects under way.
+        Raises RunNotFound, RunBusy."""
         before = await self.find(id)
         if before.state not in OPEN_STATES:
             raise RunNotFound(f"the run {id} is over: {before.state}", hint="begin a new one")
-        record = await self._claimed(before)
+        record = await self._claim(before)
         known = await self._store.list_steps(id)
-        settled = {step.number: await self._settled(step, record) for step in known if step.state is StepState.INTENT}
-        steps = [settled.get(step.number, step) for step in known]
+        recovered = {step.number: await self._recover(step, record) for step in known if step.state is StepState.INTENT}
+        steps = [recovered.get(step.number, step) for step in known]
         repeated = [step for step in steps if step.state is StepState.DONE and step.started_ms >= before.updated_ms]
         left_by = before.owner if before.owner != self._owners.me else ""
         journal = Journal(self._store, self._clock, record, steps, repeated, self._redact, left_by)
-        async with self._kept(OwnedRun(self._store, record, journal, self._redact, list(settled.values()))) as run:
+        async with self._leased(OwnedRun(self._store, record, journal, self._redact, list(recovered.values()))) as run:
             yield run
 
     async def find(self, id: str) -> RunRecord:
@@ -117,22 +126,22 @@ class RunKeeper:
     async def steps(self, id: str) -> Sequence[StepRecord]:
         return await self._store.list_steps(id)
 
-    async def left_behind(self) -> Sequence[RunRecord]:
-        """Runs that were going on, and that nobody works on any more."""
+    async def list_orphaned(self) -> Sequence[RunRecord]:
+        """Running runs whose owner has died or lost its lease."""
         running = await self._store.list_runs(limit=1000, states=[RunState.RUNNING])
         now_ms = self._clock.now_ms()
         return [run for run in running if run.lease_ms <= now_ms or not self._owners.is_alive(run.owner)]
 
     async def abandon(self, id: str) -> None:
-        """It is not gone on with. Raises RunNotFound, RunBusy."""
+        """Ends a run for good. Raises RunNotFound, RunBusy."""
         record = await self.find(id)
         if record.state not in OPEN_STATES:
             return
-        claimed = await self._claimed(record)
+        claimed = await self._claim(record)
         closed = msgspec.structs.replace(claimed, state=RunState.ABANDONED, reason="given up by the user", owner="")
         await self._store.update_run(closed, lease_s=0)
 
-    async def _claimed(self, run: RunRecord) -> RunRecord:
+    async def _claim(self, run: RunRecord) -> RunRecord:
         dead = run.owner if run.owner and not self._owners.is_alive(run.owner) else ""
         claimed = await self._store.claim_run(run.id, self._owners.me, lease_s=LEASE_S, dead=dead)
         if claimed is None:
@@ -141,40 +150,42 @@ class RunKeeper:
             )
         return claimed
 
-    async def _settled(self, step: StepRecord, run: RunRecord) -> StepRecord:
-        """What became of an effect whose outcome was not written down."""
-        happened = False if step.effect == Effect.READ else await self._happened(step)
+    async def _recover(self, step: StepRecord, run: RunRecord) -> StepRecord:
+        """Finds out what became of an effect whose outcome was not stored, and stores it."""
+        happened = False if step.effect == Effect.READ else await self._has_happened(step)
         if happened is None:
             state, outcome = StepState.UNKNOWN, "aish ended while it was under way; it may or may not have been done"
         elif happened:
             state, outcome = StepState.DONE, "it was done: what it changes stands as it should"
         else:
             state, outcome = StepState.FAILED, "it was not done: what it changes stands as before"
-        settled = msgspec.structs.replace(step, state=state, outcome=outcome, finished_ms=self._clock.now_ms())
-        if not await self._store.put_step(settled, fence=run.fence):
+        recovered = msgspec.structs.replace(step, state=state, outcome=outcome, finished_ms=self._clock.now_ms())
+        if not await self._store.put_step(recovered, fence=run.fence):
             raise RunLost(f"the run {run.id} has been taken over by another process")
-        return settled
+        return recovered
 
-    async def _happened(self, step: StepRecord) -> bool | None:
+    async def _has_happened(self, step: StepRecord) -> bool | None:
+        """Asks the tool whether the effect took place. None if it cannot tell."""
         if not step.witness or not isinstance(self._tools, Witnessing):
             return None
         try:
             async with asyncio.timeout(_VERIFY_S):
                 return await self._tools.happened(step.tool, step.witness)
         except Exception:
-            return None  # then a person is asked
+            return None  # the user is asked
 
     @asynccontextmanager
-    async def _kept(self, run: OwnedRun) -> AsyncIterator[OwnedRun]:
-        keeping = asyncio.create_task(run.keep())
+    async def _leased(self, run: OwnedRun) -> AsyncIterator[OwnedRun]:
+        """Renews the lease inside, and releases the run afterwards."""
+        renewing = asyncio.create_task(run.renew_lease())
         try:
             yield run
         finally:
-            keeping.cancel()
+            renewing.cancel()
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_S):
-                    await run.give_back()
+                    await run.release()
 
 
-def _redacted(text: str, redact: Callable[[bytes], bytes]) -> str:
+def _redact_text(text: str, redact: Callable[[bytes], bytes]) -> str:
     return msgspec.json.decode(redact(msgspec.json.encode(text)), type=str)

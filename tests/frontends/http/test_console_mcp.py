@@ -38,7 +38,7 @@ async def http(tmp_path):
     runtime = Container(ProcessEnvironment(tmp_path, env), load_config(cwd=tmp_path, env=env, flags={}))
     service = Service(runtime)
     async with asyncio.timeout(60), service.open():
-        assert not await runtime.mcp_settled(30)
+        assert not await runtime.wait_for_mcp(30)
         yield Face(service, App(service, {}))
 
 

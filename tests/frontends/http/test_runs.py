@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aish.autonomy.state import NorrisBody
+from aish.autonomy.state import GoalState
 from aish.config.schema.context import RoutingConfig
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderUnavailable
@@ -96,7 +96,7 @@ async def test_a_run_that_was_given_up_is_over() -> None:
 async def test_a_run_that_a_server_left_behind_goes_on_and_one_of_a_shell_does_not() -> None:
     store = MemoryStore()
     for id, where in (("run_server", "server"), ("run_shell", "shell")):
-        body = msgspec.json.encode(NorrisBody(model="scripted:model", where=where))
+        body = msgspec.json.encode(GoalState(model="scripted:model", where=where))
         left = RunRecord(id, RunKind.NORRIS, f"sess_{id}", "g", RunState.RUNNING, body, owner="host/dead/1")
         await store.create_run(left, lease_s=600)
     async with opened(bench("GOAL: complete", store=store)) as face:

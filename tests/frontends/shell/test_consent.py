@@ -5,7 +5,7 @@ import io
 import msgspec
 import pytest
 
-from aish.frontends.shell.approvals.consent import TerminalConsent, always_yes
+from aish.frontends.shell.approvals.consent import TerminalConsent, approve_all
 from aish.frontends.terminal import Output
 from aish.types.decisions import Choice, Question, QuestionKind
 
@@ -111,4 +111,4 @@ async def test_a_repeated_call_takes_only_yes_or_no():
     ],
 )
 async def test_a_blanket_yes_does_not_cover_what_the_gate_insists_on(asked, choice):
-    assert (await always_yes(asked)).choice is choice
+    assert (await approve_all(asked)).choice is choice

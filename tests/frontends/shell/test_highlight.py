@@ -107,8 +107,8 @@ def test_without_wheels_and_pygments_code_is_plain():
 def test_nothing_heavy_loads_before_a_fence_names_its_language():
     code = (
         "import sys, io\n"
-        "from aish.frontends.shell.render.reply import Reply\n"
-        "from aish.frontends.shell.render.styles import Look\n"
+        "from aish.frontends.shell.render.reply import ReplyPrinter\n"
+        "from aish.frontends.shell.render.styles import DisplayOptions\n"
         "from aish.frontends.shell.render.markdown.renderer import Markdown\n"
         "from aish.frontends.shell.render.highlight.highlighter import find_highlighter\n"
         "markdown = Markdown(lambda text: None, lambda: 80, find_highlighter=find_highlighter)\n"

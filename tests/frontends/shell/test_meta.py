@@ -1,21 +1,23 @@
 """The table of commands for aish itself, and what they say."""
 
 import io
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from aish.config.schema.config import Config
-from aish.frontends.shell.command_context import Attached
 from aish.frontends.shell.commands.registry import COMMANDS, help_lines, run_meta
 from aish.frontends.shell.error_text import in_prompt_words
-from aish.frontends.shell.goal_view import report
-from aish.frontends.shell.repl import Notices, _Repl
+from aish.frontends.shell.goal_view import report_lines
+from aish.frontends.shell.shell import Notices, Shell
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import Judgement
 from aish.types.decisions import Verdict
 from aish.types.live_shell import RunResult
+from aish.types.messages import user
+from aish.types.requests import TurnRequest
 from aish.types.runs import RunKind, RunRecord, RunState
 from support.engines import Bench
 
@@ -24,6 +26,7 @@ async def told(line, **parts):
     """What the shell says to it."""
     shown = io.StringIO()
     shell = SimpleNamespace(output=Output(shown, shown, color=False), cwd="/work", **parts)
+    shell.switch_model = partial(Shell.switch_model, shell)
     await run_meta(shell, line)
     return shown.getvalue()
 
@@ -90,8 +93,8 @@ async def test_runs_are_goals_and_plans_and_norris_lists_and_resumes_goals():
 
 def test_work_is_gone_on_with_by_the_word_of_where_it_was_begun():
     run = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.HALTED)
-    assert report(run, [])[-1] == "  go on with: aish runs resume run_1"
-    assert report(run, [], go_on=":norris resume")[-1] == "  go on with: :norris resume run_1"
+    assert report_lines(run, [])[-1] == "  go on with: aish runs resume run_1"
+    assert report_lines(run, [], resume_command=":norris resume")[-1] == "  go on with: :norris resume run_1"
 
 
 @pytest.mark.parametrize(
@@ -119,16 +122,17 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
         async def run_user(self, line, terminal):
             return RunResult(line, 3, "/work", 0.0, "")
 
-    async def look_up_model():
-        pass
+    class NamelessShell(Shell):
+        async def look_up_model(self):
+            pass
 
     output = Output(io.StringIO(), io.StringIO(), color=False)
-    config = SimpleNamespace(shell=Config().shell, store=SimpleNamespace(enabled=False, path=""))
-    shell = SimpleNamespace(
-        live=Live(), output=output, attached=Attached(1000), status="[7]", model="m", window=0,
-        runtime=SimpleNamespace(config=config, process_environment=SimpleNamespace(env={})),
-        look_up_model=look_up_model,
+    runtime = SimpleNamespace(config=Config(), process_environment=SimpleNamespace(env={}))
+    request = TurnRequest(input=(user(""),))
+    shell = NamelessShell(
+        None, runtime, output, request, live=Live(), notices=Notices(output), approves_all=False,
+        make_editor=lambda shell: None,
     )  # fmt: skip
-    _Repl(shell, lambda shell: None, lambda shell: None, Notices(output))
+    shell.status = "[7]"
     await run_meta(shell, line)
     assert shell.status == status

@@ -9,8 +9,8 @@ import pyte
 import pytest
 
 from aish.frontends.shell.render.event_printer import LIMIT_REACHED, PROVIDER_FAILED, REFUSED
-from aish.frontends.shell.render.reply import Reply
-from aish.frontends.shell.render.styles import Look, look_for
+from aish.frontends.shell.render.reply import ReplyPrinter
+from aish.frontends.shell.render.styles import DisplayOptions, display_for
 from aish.frontends.shell.render.wait_line import PATIENCE_S, WRITING_PATIENCE_S, WaitLine
 from aish.frontends.terminal import Output
 from aish.types.decisions import Decision, Question, QuestionKind, Verdict
@@ -35,7 +35,7 @@ from aish.types.events import (
 from aish.types.messages import TextPart
 from aish.types.tools import Effect, ResultStatus
 
-TERMINAL = Look(styled=True, live=True)
+TERMINAL = DisplayOptions(styled=True, live=True)
 
 
 class Terminal(io.TextIOBase):
@@ -73,13 +73,13 @@ class Clock:
 class Stage:
     """A reply on a terminal, with a clock that is set by hand."""
 
-    def __init__(self, columns: int = 40, look: Look = TERMINAL) -> None:
+    def __init__(self, columns: int = 40, look: DisplayOptions = TERMINAL) -> None:
         self.columns = columns
         self.terminal = Terminal(columns)
         self.clock = Clock()
         output = Output(self.terminal, self.terminal, color=look.styled, live=look.live)
         self.wait = WaitLine(output, lambda: self.columns, clock=self.clock)
-        self.reply = Reply(output, look, columns=lambda: self.columns, wait=self.wait)
+        self.reply = ReplyPrinter(output, look, columns=lambda: self.columns, wait=self.wait)
 
     def say(self, *bodies: Body, call: str = "") -> list[str]:
         self.reply.show_all([Event("s", "t", 1, 0, body, call=call) for body in bodies])
@@ -202,7 +202,7 @@ def test_reasoning_is_folded_into_a_line():
 
 @pytest.mark.parametrize(("reasoning", "expected"), [("show", ["Let me *think*", "twice", "So."]), ("hide", ["So."])])
 def test_reasoning_is_shown_or_hidden_on_request(reasoning, expected):
-    stage = Stage(look=Look(styled=True, live=True, reasoning=reasoning))
+    stage = Stage(look=DisplayOptions(styled=True, live=True, reasoning=reasoning))
     stage.say(ReasoningDelta("Let me *thi"), ReasoningDelta("nk*\ntwice"))
     assert stage.say(TextDelta("So.\n")) == expected
 
@@ -280,7 +280,7 @@ async def test_leaving_while_a_reply_streams_shows_all_of_it():
 
 
 def test_without_colours_text_is_passed_on_as_it_is_written():
-    stage = Stage(look=Look(styled=False, live=True))
+    stage = Stage(look=DisplayOptions(styled=False, live=True))
     stage.say(TextDelta("# A\n\n**b** " + "word " * 5 + "\x1b[2J\n"), Status("s"), TurnFinished(TurnEnd.ANSWERED))
     assert stage.terminal.written == "# A\n\n**b** " + "word " * 5 + "␛[2J\n· s\n"
     stage.say(StepStarted("m"))
@@ -293,9 +293,9 @@ def test_without_colours_text_is_passed_on_as_it_is_written():
     [({"TERM": "xterm"}, True, True), ({"TERM": "dumb"}, False, False), ({"NO_COLOR": "1"}, False, True)],
 )
 def test_what_a_terminal_can_show(env, styled, live):
-    look = look_for(Terminal(80), env)
+    look = display_for(Terminal(80), env)
     assert (look.styled, look.live) == (styled, live)
-    assert look_for(io.StringIO(), env) == Look(styled=False, live=False)
+    assert display_for(io.StringIO(), env) == DisplayOptions(styled=False, live=False)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +315,6 @@ def test_the_exit_code_is_that_of_a_plain_reply(bodies, code):
 
 
 def test_highlighting_can_be_switched_off():
-    stage = Stage(look=Look(styled=True, live=True, highlight=False))
+    stage = Stage(look=DisplayOptions(styled=True, live=True, highlight=False))
     stage.say(TextDelta("```python\nif x: pass\n```\n"))
     assert "\nif x: pass\n" in stage.terminal.written

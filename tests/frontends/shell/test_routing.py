@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.frontends.shell.prompt.routing import Goal, Routed, route
+from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route
 from aish.types.live_shell import WordKind
 
 KNOWN = """
@@ -20,7 +20,7 @@ def resolve(word):
 
 
 def goal(line):
-    return route(line, resolve).goal
+    return route(line, resolve).destination
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def goal(line):
     ],
 )  # fmt: skip
 def test_commands_go_to_the_shell(line):
-    assert goal(line) is Goal.SHELL
+    assert goal(line) is Destination.SHELL
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_commands_go_to_the_shell(line):
     ],
 )  # fmt: skip
 def test_files_of_one_letter_and_names_of_commands_make_no_sentence(line):
-    assert goal(line) is Goal.SHELL
+    assert goal(line) is Destination.SHELL
 
 
 @pytest.mark.parametrize("line", ["%1", "%1 &", "%%", "%-", "%make", "'my prog' x", '"my prog"', "my\\ prog a b"])
 def test_a_job_and_a_program_with_a_blank_in_its_name_are_run(line):
-    assert goal(line) is Goal.SHELL
+    assert goal(line) is Destination.SHELL
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_job_and_a_program_with_a_blank_in_its_name_are_run(line):
     ],
 )  # fmt: skip
 def test_sentences_with_letters_and_names_of_commands_in_them_go_to_the_model(line):
-    assert goal(line) is Goal.MODEL
+    assert goal(line) is Destination.MODEL
 
 
 @pytest.mark.parametrize("line", ["", "  ", "# a comment", "#!/bin/sh", "# one\n\n  # two\n"])
 def test_what_only_comments_goes_nowhere(line):
-    assert goal(line) is Goal.NOTHING
+    assert goal(line) is Destination.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_what_only_comments_goes_nowhere(line):
     ],
 )  # fmt: skip
 def test_sentences_go_to_the_model_even_if_they_begin_like_a_command(line):
-    assert goal(line) is Goal.MODEL
+    assert goal(line) is Destination.MODEL
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("gti status --short", Goal.SHELL),
-        ("nosuch | cat", Goal.SHELL),
-        ("mkae && ./run.sh", Goal.SHELL),
-        ("gti commit -m a", Goal.SHELL),
-        ("gti status", Goal.MODEL),
-        ("tell me what --force does", Goal.MODEL),
-        ("zeige mir die --help Seite", Goal.MODEL),
-        ("greet everybody", Goal.MODEL),
+        ("gti status --short", Destination.SHELL),
+        ("nosuch | cat", Destination.SHELL),
+        ("mkae && ./run.sh", Destination.SHELL),
+        ("gti commit -m a", Destination.SHELL),
+        ("gti status", Destination.MODEL),
+        ("tell me what --force does", Destination.MODEL),
+        ("zeige mir die --help Seite", Destination.MODEL),
+        ("greet everybody", Destination.MODEL),
     ],
 )
 def test_a_mistyped_command_line_is_for_bash_to_name(line, expected):
@@ -118,12 +118,12 @@ def test_a_mistyped_command_line_is_for_bash_to_name(line, expected):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (":model x", Routed(Goal.META, "model x", sure=True)),
-        ("!what is this", Routed(Goal.SHELL, "what is this", sure=True)),
-        ("!!make secret", Routed(Goal.QUIET_SHELL, "make secret", sure=True)),
-        ("? ls", Routed(Goal.MODEL, "ls", sure=True)),
-        ("?", Routed(Goal.MODEL, "", sure=True)),
-        ("   ", Routed(Goal.NOTHING, "")),
+        (":model x", RoutedLine(Destination.META, "model x", is_explicit=True)),
+        ("!what is this", RoutedLine(Destination.SHELL, "what is this", is_explicit=True)),
+        ("!!make secret", RoutedLine(Destination.QUIET_SHELL, "make secret", is_explicit=True)),
+        ("? ls", RoutedLine(Destination.MODEL, "ls", is_explicit=True)),
+        ("?", RoutedLine(Destination.MODEL, "", is_explicit=True)),
+        ("   ", RoutedLine(Destination.NOTHING, "")),
     ],
 )
 def test_the_first_character_decides(line, expected):

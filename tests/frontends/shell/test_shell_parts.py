@@ -13,11 +13,11 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
 from aish.config.schema.shell import PROMPT_FIELDS
-from aish.frontends.shell.command_context import Attached
+from aish.frontends.shell.command_context import CommandContext
 from aish.frontends.shell.commands import registry
-from aish.frontends.shell.prompt.editor import KeptHistory, Prompt, _history
-from aish.frontends.shell.prompt.routing import Goal
-from aish.frontends.shell.prompt.template import branch_of, prompt_fragments, short_path
+from aish.frontends.shell.prompt.editor import LineEditor, TolerantHistory, open_history
+from aish.frontends.shell.prompt.routing import Destination
+from aish.frontends.shell.prompt.template import find_branch, prompt_fragments, shorten_path
 from aish.frontends.terminal import Output
 from aish.tool_calls.detect.proposals import MAX_PROPOSALS, proposals
 from aish.types.live_shell import RunResult, WordKind
@@ -54,17 +54,17 @@ def ran(line, output="", status=0):
 
 
 def test_what_was_run_is_told_once_the_newest_with_the_most_room():
-    attached = Attached(100)
-    attached.add(ran("old", "o" * 500))
-    attached.add(ran("new", "n" * 50, status=2))
-    told = attached.peek()
+    attached = CommandContext(100)
+    attached.add_run(ran("old", "o" * 500))
+    attached.add_run(ran("new", "n" * 50, status=2))
+    told = attached.text()
     attached.clear()
     assert "$ new" in told and "[exit 2]" in told and "n" * 50 in told
     assert len(told) < 300 and "left out" in told
-    assert attached.peek() == ""
-    nothing = Attached(0)
-    nothing.add(ran("new", "n"))
-    assert nothing.peek() == ""
+    assert attached.text() == ""
+    nothing = CommandContext(0)
+    nothing.add_run(ran("new", "n"))
+    assert nothing.text() == ""
 
 
 @pytest.mark.parametrize(
@@ -87,43 +87,43 @@ def test_what_was_run_is_told_once_the_newest_with_the_most_room():
     ],
 )
 def test_what_was_run_waits_for_a_question_that_may_be_about_it(question, waits):
-    attached = Attached(1000)
-    attached.add(ran("git status", "On branch main\nMakefile"))
-    assert attached.may_wait(question) is waits
+    attached = CommandContext(1000)
+    attached.add_run(ran("git status", "On branch main\nMakefile"))
+    assert attached.is_unrelated_to(question) is waits
 
 
 def test_what_failed_and_what_was_attached_on_purpose_does_not_wait():
     question = "the capital of France"
-    failed, told, meant = Attached(1000), Attached(1000), Attached(1000)
-    failed.add(ran("make", "Error 2", status=2))
-    assert not failed.may_wait(question)
-    told.add(ran("ls", "Makefile"))
-    told.tell("[prompt review of desk]\nLook at it.")
-    assert not told.may_wait(question)
-    meant.add(ran("git diff", "+x"))
-    meant.insist()
-    assert not meant.may_wait(question)
+    failed, told, meant = CommandContext(1000), CommandContext(1000), CommandContext(1000)
+    failed.add_run(ran("make", "Error 2", status=2))
+    assert not failed.is_unrelated_to(question)
+    told.add_run(ran("ls", "Makefile"))
+    told.add_text("[prompt review of desk]\nLook at it.")
+    assert not told.is_unrelated_to(question)
+    meant.add_run(ran("git diff", "+x"))
+    meant.pin()
+    assert not meant.is_unrelated_to(question)
     meant.clear()
-    meant.add(ran("ls", "Makefile"))
-    assert meant.may_wait(question)
+    meant.add_run(ran("ls", "Makefile"))
+    assert meant.is_unrelated_to(question)
 
 
 def test_a_long_path_is_cut_at_its_start_and_home_is_a_tilde():
-    assert short_path("/home/ann/x", "/home/ann") == "~/x"
-    assert short_path("/home/anna", "/home/ann") == "/home/anna"
-    assert short_path("/" + "deep/" * 30, "/home/ann").startswith("…")
+    assert shorten_path("/home/ann/x", "/home/ann") == "~/x"
+    assert shorten_path("/home/anna", "/home/ann") == "/home/anna"
+    assert shorten_path("/" + "deep/" * 30, "/home/ann").startswith("…")
 
 
 def test_the_branch_is_read_from_the_files(tmp_path):
     (tmp_path / "inner").mkdir()
-    assert branch_of(str(tmp_path / "inner")) == ""
+    assert find_branch(str(tmp_path / "inner")) == ""
     subprocess.run(["git", "init", "-q", "-b", "topic", str(tmp_path)], check=True)
-    assert branch_of(str(tmp_path / "inner")) == "topic"
+    assert find_branch(str(tmp_path / "inner")) == "topic"
 
 
 def test_every_command_of_the_table_leads_to_a_function() -> None:
     source = Path(registry.__file__).read_text()
-    places = re.findall(r'_in\("(\w+)\.(\w+)"\)', source)
+    places = re.findall(r'_lazy\("(\w+)\.(\w+)"\)', source)
     assert len(places) > 20
     for module, name in places:
         assert inspect.iscoroutinefunction(
@@ -136,9 +136,9 @@ def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tm
         model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
     )
     for field in PROMPT_FIELDS:
-        shown = prompt_fragments(shell, f"<{{{field}}}>", Goal.SHELL, plain=True)
+        shown = prompt_fragments(shell, f"<{{{field}}}>", Destination.SHELL, plain=True)
         assert "{" not in "".join(text for _, text in shown)
-    assert prompt_fragments(shell, "{", Goal.SHELL, plain=True) == [("", "{")]
+    assert prompt_fragments(shell, "{", Destination.SHELL, plain=True) == [("", "{")]
 
 
 async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
@@ -153,9 +153,10 @@ async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
         runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
         live=SimpleNamespace(resolve=resolve, editing="emacs"),
         model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
+        start_loading=lambda: None,
     )  # fmt: skip
     with create_pipe_input() as keys, create_app_session(input=keys):
-        prompt = Prompt(shell, None, plain=True)
+        prompt = LineEditor(shell, None, plain=True)
         app = prompt._session.app
         app.after_render += lambda app: drawings.append(len(app.current_buffer.text))
         keys.send_text("ls " + "word " * 4000 + "\r")
@@ -172,8 +173,8 @@ def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
 
 
 def test_a_history_that_cannot_be_written_is_kept_while_the_shell_is_there(tmp_path):
-    history = _history(tmp_path / "history")
-    assert isinstance(history, KeptHistory)
+    history = open_history(tmp_path / "history")
+    assert isinstance(history, TolerantHistory)
     history.append_string("first")
     (tmp_path / "history").unlink()
     (tmp_path / "history").mkdir()

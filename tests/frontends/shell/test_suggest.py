@@ -10,7 +10,7 @@ import pytest
 
 from aish.config.schema.config import Config
 from aish.errors import UsageError
-from aish.frontends.shell.commands.suggest import SNIPPETS, bare_command, run
+from aish.frontends.shell.commands.suggest import SNIPPETS, extract_command, run
 from aish.types.command_hints import CommandHint
 from aish.types.models import ModelInfo
 
@@ -28,7 +28,7 @@ from aish.types.models import ModelInfo
     ],
 )
 def test_only_the_command_is_left_of_a_reply(reply, line):
-    assert bare_command(reply) == line
+    assert extract_command(reply) == line
 
 
 @pytest.mark.parametrize("shell", SNIPPETS)

@@ -59,7 +59,7 @@ async def tools(root, private_home):
     configure(private_home, root)
     wired = runtime()
     async with wired.engine():
-        assert await wired.mcp_settled(30) == []
+        assert await wired.wait_for_mcp(30) == []
         yield Tools(wired._tools)
 
 
@@ -126,7 +126,7 @@ async def test_with_mcp_none_its_tools_are_plain_tools(root, private_home):
     configure(private_home, root, '[ide]\nmcp = "none"\n')
     wired = runtime()
     async with wired.engine():
-        assert await wired.mcp_settled(30) == []
+        assert await wired.wait_for_mcp(30) == []
         tools = Tools(wired._tools)
         assert "editor__lsp_hover" in tools.names
         assert "def saved()" in await tools("read_file", path="open.py")

@@ -23,7 +23,7 @@ from aish.engine.turn.budget import Meter
 from aish.engine.turn.event_factory import Scribe
 from aish.engine.turn.resume_state import BROKE_OFF
 from aish.engine.turn.transcript import NO_ANSWER, Transcript
-from aish.planner.run import question_of
+from aish.planner.run import question_text
 from aish.ports import Listener
 from aish.types.chunks import StepEnd
 from aish.types.events import (
@@ -219,7 +219,7 @@ class Turn:
                     yield events
         if self.planner is not None and self.end is None:
             yield self._take_owed()
-            async with aclosing(self.planner.work(question_of(self._asked), self._floor())) as batches:
+            async with aclosing(self.planner.work(question_text(self._asked), self._floor())) as batches:
                 async for events in batches:
                     yield events
             self._asking.only_answers = self.planner.is_done

@@ -15,7 +15,15 @@ from aish.engine.model.ledger import day_start_ms
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import run_until_done
-from aish.frontends.spending_table import By, calls, chart, grouped, money, table, total
+from aish.frontends.spending_table import (
+    By,
+    chart_lines,
+    format_calls,
+    format_cost,
+    group_spending,
+    table_lines,
+    total_spending,
+)
 from aish.ports import Store
 from aish.types.usage import Spent
 
@@ -34,7 +42,7 @@ async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], 
         rows = await store.list_spent(since_ms=since_ms, session=arguments.session or None)
     finally:
         await store.aclose()
-    groups = grouped(rows, by)
+    groups = group_spending(rows, by)
     if arguments.json:
         for key, spent in groups.items():
             print(json.dumps({**dict(zip(by, key, strict=True)), **_fields_of(spent)}))
@@ -42,12 +50,14 @@ async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], 
     if not groups:
         print("no calls are recorded", file=sys.stderr)
         return 0
-    for line in table(groups, by):
+    for line in table_lines(groups, by):
         print(line)
-    if bars := chart(grouped(rows, by[:1])):
+    if bars := chart_lines(group_spending(rows, by[:1])):
         print("", *bars, sep="\n")
-    whole = total(rows)
-    print(f"\n{calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {money(whole)}")
+    whole = total_spending(rows)
+    print(
+        f"\n{format_calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {format_cost(whole)}"
+    )
     return 0
 
 

@@ -48,7 +48,7 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
         if not found and runtime.config.discovery.enabled:
             yield "·", "discovery", "no local server answers on the well-known ports"
         yield await _default_model(engine)
-        await runtime.mcp_settled(runtime.config.mcp.wait_s)
+        await runtime.wait_for_mcp(runtime.config.mcp.wait_s)
         for name, server in runtime.mcp_servers.items():
             yield _mcp(name, server)
     for language, served, text in runtime.describe_languages():

@@ -11,7 +11,7 @@ from pathlib import Path
 from aish.engine.engine import Engine
 from aish.errors import UsageError
 from aish.frontends.admin.mcp_import import import_servers
-from aish.frontends.mcp_prompts import text_of_prompt, values_of
+from aish.frontends.mcp_prompts import parse_values, prompt_text
 from aish.frontends.runtime import McpServerView, Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, visible
@@ -38,7 +38,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     if not configured:
         raise UsageError("no MCP servers are configured", hint="add [mcp.servers.NAME] to the config")
     async with runtime.engine(mcp=_only(arguments, configured)) as engine:
-        await runtime.mcp_settled(arguments.timeout)
+        await runtime.wait_for_mcp(arguments.timeout)
         return await actions[arguments.action](arguments, runtime, engine)
 
 
@@ -125,9 +125,9 @@ async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engi
 
 
 async def _prompt(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    given = values_of(arguments.arguments)
+    given = parse_values(arguments.arguments)
     messages = await runtime.mcp_servers[arguments.server].session.get_prompt(arguments.name, given)
-    print(visible(text_of_prompt(messages)))
+    print(visible(prompt_text(messages)))
     return 0
 
 

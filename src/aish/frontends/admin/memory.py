@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from aish.errors import UsageError
-from aish.frontends.memory_service import MAX_FACTS, FactsBook, short_id
+from aish.frontends.memory_service import MAX_FACTS, MemoryService, short_id
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import visible
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     store = runtime.store
-    book = FactsBook(store, time.time_ns() // 1_000_000, runtime.redacted)
+    book = MemoryService(store, time.time_ns() // 1_000_000, runtime.redacted)
     try:
         match arguments.action:
             case "add":

@@ -32,7 +32,7 @@ from aish.frontends.mcp.revisions import (
     unsupported,
 )
 from aish.frontends.mcp.sessions import Sessions
-from aish.frontends.origin_guard import Guard
+from aish.frontends.origin_guard import OriginGuard
 from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RpcError
 
 # A call's arguments: larger than any file a model writes at once, small enough for MAX_REQUESTS of them in memory.
@@ -50,7 +50,7 @@ def mcp_app(
     engine: ToolHost, *, tools: Sequence[str] = ("*",), hosts: Sequence[str] = (), origins: Sequence[str] = ()
 ) -> McpHttp:
     """The application for `/mcp`. `hosts`: names we are known by besides localhost; `origins`: sites that may call."""
-    return McpHttp(ToolServer(engine, tools=tools), Guard(hosts=hosts, origins=origins))
+    return McpHttp(ToolServer(engine, tools=tools), OriginGuard(hosts=hosts, origins=origins))
 
 
 def mcp_mount(engine: Callable[[], ToolHost]) -> App:
@@ -67,7 +67,7 @@ def mcp_mount(engine: Callable[[], ToolHost]) -> App:
 
 
 class McpHttp:
-    def __init__(self, server: ToolServer, guard: Guard, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, server: ToolServer, guard: OriginGuard, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._server = server
         self._guard = guard
         self._max_body_bytes = max_body_bytes
@@ -96,7 +96,7 @@ class McpHttp:
     def _check(self, exchange: Exchange) -> None:
         """What can be refused before a byte of the body is read."""
         headers = exchange.headers
-        if why := self._guard.objection(headers.get("host") or "", headers.get("origin")):
+        if why := self._guard.find_objection(headers.get("host") or "", headers.get("origin")):
             raise HttpRefusal(403, why)
         if self._open > MAX_REQUESTS:
             raise HttpRefusal(503, "too many requests at once", [(b"retry-after", b"1")])

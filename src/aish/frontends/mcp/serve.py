@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: int) -> int:
     async with runtime.engine() as engine:
         # Most clients ask for the list at once and only once. Servers that take longer are announced when ready.
-        settling = asyncio.ensure_future(runtime.mcp_settled(runtime.config.mcp.wait_s))
+        settling = asyncio.ensure_future(runtime.wait_for_mcp(runtime.config.mcp.wait_s))
 
         async def settled() -> None:
             await asyncio.wait({settling})

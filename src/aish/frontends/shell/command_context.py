@@ -1,4 +1,4 @@
-"""What the person ran, for the model to see: goes along with the next real question, once."""
+"""What the user ran since the last question. The model sees it once, with the next question it may belong to."""
 
 from __future__ import annotations
 
@@ -6,87 +6,87 @@ import re
 
 from aish.types.live_shell import RAN_MARK, RunEnd, RunResult
 
-_MAX_PIECES = 20
+_MAX_ENTRIES = 20
 
 _WORD = re.compile(r"[^\W_]{2,}")
-# What points at something that was there before, or asks what became of it; and what says nothing of what a question
-# is about.
-_POINTING_WORDS = """
+# Words that refer to something before, or ask what became of it.
+_REFERRING_WORDS = """
     this that these those it its they them here there above last latest previous again wrong why mean means fix error
     errors fail fails failed failing failure broken works worked output outputs printed result results happened missing
     explain problem problems issue solve das dies diese dieser dieses hier dort warum wieso weshalb fehler ausgabe
     ergebnis bedeutet falsch fehlt
 """
+# Words that do not tell what a question is about.
 _COMMON_WORDS = """
     what which when where with from have does done will would could should about your mine some into more most make
     made like list name names find know want need please tell show give using used than then only just also first next
     time times exit line lines command commands help
 """
 _SOCIAL = frozenset({"hi", "hey", "hello", "thanks", "thank", "bye", "hallo", "danke"})
-_POINTING, _COMMON = frozenset(_POINTING_WORDS.split()), frozenset(_COMMON_WORDS.split())
+_REFERRING, _COMMON = frozenset(_REFERRING_WORDS.split()), frozenset(_COMMON_WORDS.split())
 
 
-class Attached:
+class CommandContext:
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
-        self._pieces: list[RunResult | str] = []
-        self._insists = False
+        self._entries: list[RunResult | str] = []
+        self._is_pinned = False
 
-    def add(self, run: RunResult) -> None:
-        self._pieces = [*self._pieces[1 - _MAX_PIECES :], run]
+    def add_run(self, run: RunResult) -> None:
+        self._entries = [*self._entries[1 - _MAX_ENTRIES :], run]
 
-    def tell(self, text: str) -> None:
-        """Something else the model should know, such as what another one answered."""
-        self._pieces = [*self._pieces[1 - _MAX_PIECES :], text]
-        self.insist()
+    def add_text(self, text: str) -> None:
+        """Adds something else that the model should see, such as the answer of another model."""
+        self._entries = [*self._entries[1 - _MAX_ENTRIES :], text]
+        self.pin()
 
     @property
-    def last(self) -> RunResult | None:
-        return next((piece for piece in reversed(self._pieces) if isinstance(piece, RunResult)), None)
+    def last_run(self) -> RunResult | None:
+        return next((entry for entry in reversed(self._entries) if isinstance(entry, RunResult)), None)
 
     def clear(self) -> None:
-        self._pieces = []
-        self._insists = False
+        self._entries = []
+        self._is_pinned = False
 
-    def insist(self) -> None:
-        """It was attached on purpose: it goes along with whatever is asked next."""
-        self._insists = True
+    def pin(self) -> None:
+        """Sends it with the next question, whatever that is about: the user attached it on purpose."""
+        self._is_pinned = True
 
-    def may_wait(self, question: str) -> bool:
-        """Whether it is nothing but commands that went well, and the question is about something else: that it names,
-        while it points at nothing and shares no word with them."""
-        if self._insists or self.last is None or self.last.status:
+    def is_unrelated_to(self, question: str) -> bool:
+        """Whether the question is clearly about something else: the commands succeeded, and the question names its own
+        subject, refers to nothing before and shares no word with the commands."""
+        if self._is_pinned or self.last_run is None or self.last_run.status:
             return False
         asked = {word.lower() for word in _WORD.findall(question)}
-        named = {word for word in asked - _COMMON if len(word) > 3} | (asked & _SOCIAL)
-        told = {word.lower() for word in _WORD.findall(self.peek())}
-        return bool(named) and asked.isdisjoint(_POINTING) and named.isdisjoint(told)
+        subjects = {word for word in asked - _COMMON if len(word) > 3} | (asked & _SOCIAL)
+        shown = {word.lower() for word in _WORD.findall(self.text())}
+        return bool(subjects) and asked.isdisjoint(_REFERRING) and subjects.isdisjoint(shown)
 
-    def peek(self) -> str:
-        """For the model; "" if nothing was run since. The newest gets the most room."""
+    def text(self) -> str:
+        """The context for the model; "" if nothing was run. The newest entries get the most room."""
         left = self._max_chars
         if not left:
             return ""
-        told: list[str] = []
-        for piece in reversed(self._pieces):
+        texts: list[str] = []
+        for entry in reversed(self._entries):
             if left <= 0:
-                told.append(f"[earlier: {len(self._pieces) - len(told)} more commands]")
+                texts.append(f"[earlier: {len(self._entries) - len(texts)} more commands]")
                 break
-            text = _cut(piece, left) if isinstance(piece, str) else describe(piece, left)
+            text = _shorten(entry, left) if isinstance(entry, str) else describe_run(entry, left)
             left -= len(text)
-            told.append(text)
-        return "\n\n".join(reversed(told))
+            texts.append(text)
+        return "\n\n".join(reversed(texts))
 
 
-def describe(run: RunResult, max_chars: int) -> str:
+def describe_run(run: RunResult, max_chars: int) -> str:
     head = f"{RAN_MARK} $ {run.line}\n[exit {run.status}]"
     if run.end is RunEnd.LOST:
         head += " (the shell was killed)"
     output = run.output.strip("\n")
-    return f"{head}\n{_cut(output, max_chars)}" if output else head
+    return f"{head}\n{_shorten(output, max_chars)}" if output else head
 
 
-def _cut(text: str, max_chars: int) -> str:
+def _shorten(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     head = max_chars * 2 // 3

@@ -1,4 +1,5 @@
-"""Errors as they are told at the prompt: what a hint calls by its name on the command line has one of its own here."""
+"""Error messages at the prompt. Where a hint names a command of `aish`, the prompt's own `:` command is shown
+instead."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import re
 
 from aish.errors import AishError
 
-_HERE = {
+_PROMPT_COMMANDS = {
     "models": ":models", "models list": ":models", "runs list": ":runs", "plan": ":plan", "sessions list": ":sessions",
     "doctor": ":doctor", "config trust": ":trust",
 }  # fmt: skip
-# Without what only the command line has, such as `aish models pull`: that can be typed here as well.
-_CALLED = re.compile(
+# Commands without a `:` form, such as `aish models pull`, stay as they are: they can be typed at the prompt, too.
+_AISH_COMMAND = re.compile(
     r"\baish (models list|models(?! (?:pull|rm)\b)|runs list|plan(?! delete\b)|sessions list|doctor|config trust)\b"
 )
 
@@ -21,4 +22,4 @@ def error_text(error: AishError) -> str:
 
 
 def in_prompt_words(hint: str) -> str:
-    return _CALLED.sub(lambda called: _HERE[called[1]], hint)
+    return _AISH_COMMAND.sub(lambda match: _PROMPT_COMMANDS[match[1]], hint)

@@ -1,4 +1,4 @@
-"""What Ctrl-C does for a while."""
+"""Sets what Ctrl-C does while a block of code runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aish.frontends import signals
 
 @contextlib.contextmanager
 def on_interrupt(react: Callable[[], object]) -> Iterator[None]:
-    """While inside, Ctrl-C does this instead of ending aish; after it, what it did before."""
+    """Inside, Ctrl-C calls `react` instead of ending aish. Afterwards the handler from before is back."""
     before = signals.interrupt_handler()
     signals.set_interrupt_handler(react)
     try:
@@ -22,15 +22,15 @@ def on_interrupt(react: Callable[[], object]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Around a prompt_toolkit prompt: it takes Ctrl-C for itself and leaves it to nobody at its end."""
+def restored_interrupt_handler() -> Iterator[None]:
+    """Around a prompt_toolkit prompt, which sets its own handler for Ctrl-C and removes it at its end."""
     try:
         yield
     finally:
         signals.set_interrupt_handler(signals.interrupt_handler())
 
 
-def was_stopped(doing: asyncio.Future[Any]) -> bool:
-    """Whether what raised CancelledError was this alone, and not all around it: aish itself ends then."""
+def is_stopped_alone(work: asyncio.Future[Any]) -> bool:
+    """Whether only this work was cancelled, and not the task that waits for it, which happens when aish ends."""
     task = asyncio.current_task()
-    return doing.cancelled() and not (task and task.cancelling())
+    return work.cancelled() and not (task and task.cancelling())

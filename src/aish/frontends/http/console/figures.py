@@ -13,7 +13,7 @@ from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
-from aish.frontends.spending_table import By, grouped, total
+from aish.frontends.spending_table import By, group_spending, total_spending
 from aish.types.usage import Spent
 
 _DAY_MS = 86_400_000
@@ -47,10 +47,10 @@ class ConsoleFigures:
         store, caps = self._service.store, self._service.engine.ledger.caps
         today_ms = day_start_ms(self._service.now_ms())
         rows = await store.list_spent(since_ms=max(0, today_ms - (days - 1) * _DAY_MS))
-        groups = grouped(rows, (by,))
+        groups = group_spending(rows, (by,))
         return {
             "rows": [{by: key, **_shown(spent)} for (key,), spent in groups.items()],
-            "total": _shown(total(rows)),
+            "total": _shown(total_spending(rows)),
             "today": _shown(await store.spent(since_ms=today_ms)),
             "cap_day": caps.day,
             "cap_session": caps.session,

@@ -68,7 +68,7 @@ class ConsoleMcp:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         runtime = self._service.runtime
         names = dict.fromkeys((*runtime.mcp_servers, *runtime.config.mcp.servers))
-        guests = [guest for guest in runtime.mcp_guests if caller.admin or guest.owner == caller.key]
+        guests = [guest for guest in runtime.dynamic_mcp_servers if caller.admin or guest.owner == caller.key]
         data = [*(self._shown(name, caller) for name in names), *map(_brought, guests)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 

@@ -146,7 +146,7 @@ class App:
     def _check(self, exchange: Exchange) -> None:
         headers, config = exchange.headers, self._service.config
         origin = headers.get("origin") if b"origin" in headers.raw else None
-        if why := self._service.guard.objection(headers.get("host") or "", origin):
+        if why := self._service.guard.find_objection(headers.get("host") or "", origin):
             raise HttpProblem(403, why, code="forbidden_origin")
         if origin is not None:
             exchange.extra += [

@@ -25,7 +25,7 @@ from aish.errors import AishError, UsageError
 from aish.frontends.http.auth.authentication import Caller, KeyRing
 from aish.frontends.http.metrics.counters import MANY_WORKERS, Metrics
 from aish.frontends.http.server.http_errors import HttpProblem, uncovered_model
-from aish.frontends.origin_guard import Guard
+from aish.frontends.origin_guard import OriginGuard
 from aish.frontends.runtime import Runtime
 from aish.ports import Store
 from aish.types.limits import Limits
@@ -57,7 +57,7 @@ class Generation:
             self._stack = stack.pop_all()
 
     async def wait_for_tools(self) -> None:
-        await self.runtime.mcp_settled(self.runtime.config.mcp.wait_s)
+        await self.runtime.wait_for_mcp(self.runtime.config.mcp.wait_s)
 
     def leave(self) -> None:
         self.users -= 1
@@ -101,7 +101,7 @@ class EngineHost:
         self.config: ServeConfig = config.serve
         self.limits: Limits = config.limits.limits()
         self.fallback = config.routing.fallback
-        self.guard = Guard(hosts=self.config.hosts, origins=self.config.origins)
+        self.guard = OriginGuard(hosts=self.config.hosts, origins=self.config.origins)
 
     def _use_engine(self) -> None:
         self.engine = self._generation.engine
@@ -207,7 +207,7 @@ class EngineHost:
 
     def update_gauges(self) -> None:
         self.metrics.active_requests.set(self.active_requests)
-        self.metrics.mcp_brought_open.set(len(self.runtime.mcp_guests))
+        self.metrics.mcp_brought_open.set(len(self.runtime.dynamic_mcp_servers))
 
     async def _publish_metrics(self) -> None:
         """Writes the figures where the worker that is asked for those of all workers finds them."""

@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from aish.autonomy.state import NorrisBody
-from aish.autonomy.worker import Norris
+from aish.autonomy.state import GoalState
+from aish.autonomy.worker import GoalWorker
 from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
 from aish.frontends.asgi import Exchange
-from aish.frontends.goal_request import checked_goal, first_state
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.server.engine_host import EngineHost
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body, read_number, uncovered_model
+from aish.frontends.run_requests import check_goal, make_goal_state
 from aish.frontends.runs_view import run_json
-from aish.planner.run import PlanBody, resumed
+from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun
 from aish.tool_calls.schema.validator import schema_errors
@@ -101,7 +101,7 @@ class ServerRuns:
         if not caller.may_use_model(model):
             raise uncovered_model(model)
         await engine.router.resolve(given.model or config.norris.executor)  # or it is said now that there is none
-        body = first_state(
+        body = make_goal_state(
             config,
             model=given.model,
             tools=tools,
@@ -114,7 +114,7 @@ class ServerRuns:
             owner=caller.owner,
         )
         session = caller.session(new_id("sess"))
-        owning = engine.runs.begun(RunKind.NORRIS, checked_goal(given.goal), body, session=session)
+        owning = engine.runs.start(RunKind.NORRIS, check_goal(given.goal), body, session=session)
         run = await self._begin(owning, None)
         await exchange.reply(202, await self._described(caller, run))
 
@@ -130,7 +130,7 @@ class ServerRuns:
                 await self._begin_plan(run)
             else:
                 _check_answer(run, given.answer)
-                await self._begin(engine.runs.taken(id), given.answer)
+                await self._begin(engine.runs.take_over(id), given.answer)
         except RunBusy as exc:
             raise HttpProblem(409, exc.message, code="run_busy") from exc
         await exchange.reply(202, await self._described(caller, await engine.runs.find(id)))
@@ -177,7 +177,7 @@ class ServerRuns:
                     worker.pause(why)
 
                 watcher = _Watcher(self._host, _owner_of(run.record), halt)
-                worker = Norris(engine, run, watcher, self._host.runtime.containment)
+                worker = GoalWorker(engine, run, watcher, self._host.runtime.containment)
                 await worker.work(answer)
 
         await self._in_background(work)
@@ -190,7 +190,7 @@ class ServerRuns:
         meter = TurnMeter(self._host.metrics)
 
         async def work(begun: Callable[[str], None]) -> None:
-            request = resumed(body, run.id, run.session)
+            request = resume_request(body, run.id, run.session)
             ask = self._consent_for(caller)
             try:
                 async with self._host.engine.turn(request, ask=ask, left=meter.count_abandoned) as batches:
@@ -228,9 +228,9 @@ class ServerRuns:
         """Continues the runs of servers that died."""
         while True:
             try:
-                for run in await self._host.engine.runs.left_behind():
+                for run in await self._host.engine.runs.list_orphaned():
                     if len(self._working) < _MAX_AT_ONCE and _is_servers(run) and run.id not in self._working:
-                        await self._begin(self._host.engine.runs.taken(run.id), None)
+                        await self._begin(self._host.engine.runs.take_over(run.id), None)
             except (RunBusy, RunNotFound, StoreError) as exc:
                 log.info("a run was not taken over: %s", exc.message)
             await asyncio.sleep(_LOOK_S)
@@ -249,7 +249,7 @@ class _Watcher:
         log.info("%s", text)
 
     @asynccontextmanager
-    async def step(self, number: int, most: int, cost: float) -> AsyncIterator[Callable[[Sequence[Event]], None]]:
+    async def step(self, number: int, max_steps: int, cost: float) -> AsyncIterator[Callable[[Sequence[Event]], None]]:
         keys, meter = self._host.keys, TurnMeter(self._host.metrics)
         try:
             yield meter.observe
@@ -260,10 +260,10 @@ class _Watcher:
         except HttpProblem as problem:
             self._halt_work(problem.message)
 
-    def ran(self, command: str, result: ToolResult) -> None:
+    def show_command(self, command: str, result: ToolResult) -> None:
         pass
 
-    async def halt(self, halt: Halt) -> HaltAnswer:
+    async def decide(self, halt: Halt) -> HaltAnswer:
         return HaltAnswer(HaltChoice.LEAVE)
 
 
@@ -274,7 +274,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 def _is_servers(run: RunRecord) -> bool:
-    return run.kind is RunKind.NORRIS and msgspec.json.decode(run.body, type=NorrisBody).where == SERVER
+    return run.kind is RunKind.NORRIS and msgspec.json.decode(run.body, type=GoalState).where == SERVER
 
 
 def _owner_of(run: RunRecord) -> Caller:
@@ -291,7 +291,7 @@ def _shown(caller: Caller, run: dict[str, Any]) -> dict[str, Any]:
 
 def _check(given: GoalBody) -> None:
     try:
-        checked_goal(given.goal)
+        check_goal(given.goal)
     except UsageError as exc:
         raise bad_field("goal", exc.message) from exc
     if given.max_steps is not None and given.max_steps < 1:
@@ -305,7 +305,7 @@ def _check(given: GoalBody) -> None:
 def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
     if answer is not None and answer.choice is HaltChoice.EDIT and answer.arguments is None:
         raise bad_field("answer.arguments", "are needed with edit")
-    halt = msgspec.json.decode(run.body, type=NorrisBody).halt
+    halt = msgspec.json.decode(run.body, type=GoalState).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
     asked, arguments = halt and halt.question, answer and answer.arguments

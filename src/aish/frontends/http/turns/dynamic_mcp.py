@@ -16,7 +16,7 @@ from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import (
     McpEntry,
 )
-from aish.frontends.runtime import BroughtTools
+from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.dynamic_mcp import GuestServer
@@ -30,7 +30,9 @@ _REFUSALS = {
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)")
 
 
-async def connect_dynamic_servers(service: Service, caller: Caller, entries: Sequence[McpEntry]) -> BroughtTools | None:
+async def connect_dynamic_servers(
+    service: Service, caller: Caller, entries: Sequence[McpEntry]
+) -> DynamicMcpTools | None:
     """Returns None where the request brings no server, or may bring none; its entries are then treated as unknown
     servers."""
     wanted = {entry.label: entry for entry in entries if entry.url} if service.config.mcp_urls else {}
@@ -42,7 +44,7 @@ async def connect_dynamic_servers(service: Service, caller: Caller, entries: Seq
     _check(caller, entries, wanted)
     counted = service.metrics.mcp_brought
     try:
-        brought = await service.runtime.bring_mcp([
+        brought = await service.runtime.connect_dynamic_mcp([
             GuestServer(entry.label, entry.url, caller.key, entry.token, entry.headers) for entry in wanted.values()
         ])  # fmt: skip
     except GuestRefused as exc:

@@ -18,7 +18,7 @@ from aish.frontends.http.turns.tool_fields import (
     RequestTools,
     _runnable,
 )
-from aish.frontends.planning_request import planning_of
+from aish.frontends.run_requests import make_planning
 from aish.types.limits import Limits
 from aish.types.messages import (
     AssistantMessage,
@@ -77,7 +77,7 @@ def read_limits(service: Service, extensions: Extensions) -> Limits:
 def read_planning(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
     configured = service.runtime.config.planner
     try:
-        planning = planning_of(configured, extensions.planner)
+        planning = make_planning(configured, extensions.planner)
     except UsageError as exc:
         raise HttpProblem(400, exc.message, param="planner", code="invalid_value") from exc
     if planning is not None and planning.model != configured.model:

@@ -15,7 +15,7 @@ import msgspec
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import BroughtTools
+from aish.frontends.runtime import DynamicMcpTools
 from aish.types.globs import Globs, globs_of
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolSpec, wire_name
@@ -71,7 +71,7 @@ class RequestTools(msgspec.Struct, frozen=True):
     clients: tuple[ToolSpec, ...] = ()
     client_names: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
-    guests: BroughtTools | None = None
+    guests: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
     @property
@@ -104,7 +104,7 @@ def choose_tools(
     caller: Caller,
     functions: Sequence[ClientFunction],
     mcp: Sequence[McpEntry] = (),
-    guests: BroughtTools | None = None,
+    guests: DynamicMcpTools | None = None,
 ) -> RequestTools:
     if not functions and not mcp and not service.config.tools:
         return NO_TOOLS
@@ -211,7 +211,7 @@ def _allowed(field: str, tool: Any) -> str:
     raise bad_field(f"{field}.tools", "each must have a type, and a name or the label of a server")
 
 
-def check_servers(service: Service, mcp: Sequence[McpEntry], guests: BroughtTools | None = None) -> None:
+def check_servers(service: Service, mcp: Sequence[McpEntry], guests: DynamicMcpTools | None = None) -> None:
     """For APIs that have no other way to say that a server is unknown."""
     source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
     known = [spec.name for spec in source.specs()] if mcp else ()

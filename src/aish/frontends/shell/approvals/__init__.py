@@ -1,1 +1,1 @@
-"""Questions of the gate, proposed commands, and trust in a project, asked at the terminal."""
+"""Asks the user at the terminal: questions of the gate, proposed commands, trust in a project."""

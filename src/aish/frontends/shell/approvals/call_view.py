@@ -1,35 +1,56 @@
-"""A call that a person is asked about: shown in full, and changed by them."""
+"""Shows a call that needs approval and what the gate says of it, and lets the user edit its arguments."""
 
 from __future__ import annotations
 
-from aish.frontends.shell.prompt.line_reader import Lines
+from collections.abc import Iterator
+
+from aish.frontends.shell.prompt.line_reader import AnswerReader
 from aish.frontends.terminal import Output
+from aish.safety.commands import ShellContext, classify
+from aish.safety.policy.gate import Judgement
 from aish.types.decisions import Question
 from aish.types.tools import Arguments
 
+HARMLESS = "only reads, as far as can be told"
 
-def what_would_run(question: Question) -> str:
-    """The diff, where there is one, says more than the arguments it comes from."""
+
+def call_text(question: Question) -> str:
+    """The call with its preview. A diff stands alone: it says more than the arguments that it comes from."""
     if question.preview.startswith("--- "):
         return question.preview
-    arguments = arguments_shown(question)
+    arguments = arguments_text(question)
     return f"{arguments}\n{question.preview}" if question.preview else arguments
 
 
-def arguments_shown(question: Question) -> str:
+def arguments_text(question: Question) -> str:
     command = question.arguments.get("command")
     if isinstance(command, str) and len(question.arguments) == 1:
         return f"$ {command}"
     return _json(question.arguments, indent=2)
 
 
-async def edited_arguments(question: Question, lines: Lines, output: Output) -> Arguments | None:
-    """A command is edited as it is, anything else as JSON; None if nothing came of it."""
+def level_line(command: str, context: ShellContext) -> str:
+    """The classification of the command, before any rule is applied."""
+    verdict = classify(command, context)
+    return verdict.level.value + (" (asked about even when everything is approved)" if verdict.catastrophe else "")
+
+
+def verdict_lines(judged: Judgement) -> Iterator[str]:
+    reason = judged.reason or HARMLESS
+    yield f"{judged.verdict}: {reason}"
+    for more in judged.reasons:
+        if more != reason:
+            yield f"  - {more}"
+
+
+async def read_edited_arguments(question: Question, reader: AnswerReader, output: Output) -> Arguments | None:
+    """The arguments as the user has edited them: a command as it is, others as JSON. None if they are empty or
+    invalid."""
     command = question.arguments.get("command")
     if isinstance(command, str):
-        line = await lines.read("new command: ", command)
+        line = await reader.read("new command: ", command)
     else:
-        line = await lines.read("new arguments (JSON): ", _json(question.arguments))
+        line = await reader.read("new arguments (JSON): ", _json(question.arguments))
     if not line or not line.strip():
         return None
     if isinstance(command, str):
@@ -50,6 +71,6 @@ async def edited_arguments(question: Question, lines: Lines, output: Output) -> 
 
 
 def _json(arguments: Arguments, indent: int | None = None) -> str:
-    import json  # only once somebody is asked
+    import json  # not before the first question
 
     return json.dumps(arguments, ensure_ascii=False, indent=indent)

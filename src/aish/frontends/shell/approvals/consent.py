@@ -1,47 +1,47 @@
-"""Puts the gate's questions to the person at the terminal: what will happen, in full, and what they may answer."""
+"""Puts the gate's questions to the user at the terminal."""
 
 from __future__ import annotations
 
-from aish.frontends.shell.approvals.call_view import arguments_shown, edited_arguments, what_would_run
-from aish.frontends.shell.prompt.line_reader import Lines, drop_typed_ahead
-from aish.frontends.terminal import Output, has_person, visible
+from aish.frontends.shell.approvals.call_view import arguments_text, call_text, read_edited_arguments
+from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
+from aish.frontends.terminal import Output, is_interactive, visible
 from aish.ports import Ask
 from aish.safety.policy.always_rules import is_too_wide
 from aish.safety.policy.gate import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
-_WORDS = {
+_CHOICES = {
     "y": Choice.YES, "yes": Choice.YES, "n": Choice.NO, "no": Choice.NO, "t": Choice.TURN, "turn": Choice.TURN,
     "a": Choice.ALWAYS, "always": Choice.ALWAYS, "e": Choice.EDIT, "edit": Choice.EDIT,
 }  # fmt: skip
 
 
-async def always_yes(question: Question) -> Answer:
-    """For `--yes`. It covers what is asked as a matter of course, not what the gate insists on."""
+async def approve_all(question: Question) -> Answer:
+    """For `--yes`. Says no to what the gate insists on asking, and to repeated calls."""
     if question.insist or question.kind is QuestionKind.REPEAT:
         return Answer(Choice.NO, f"--yes does not cover this: {question.reason}")
     return Answer(Choice.YES)
 
 
-def consent_for(output: Output, lines: Lines, *, yes: bool) -> Ask | None:
-    """None where there is nobody to ask."""
+def make_consent(output: Output, reader: StdinReader, *, yes: bool) -> Ask | None:
+    """None if there is no user to ask."""
     if yes:
-        return always_yes
-    return TerminalConsent(output, lines) if has_person() else None
+        return approve_all
+    return TerminalConsent(output, reader) if is_interactive() else None
 
 
 class TerminalConsent:
-    def __init__(self, output: Output, lines: Lines) -> None:
+    def __init__(self, output: Output, reader: AnswerReader) -> None:
         self._output = output
-        self._lines = lines
+        self._reader = reader
 
     async def __call__(self, question: Question) -> Answer:
-        """Anything but a clear yes is a no; so is the end of input."""
-        drop_typed_ahead()  # what was typed before the question was seen is no answer to it
+        """An empty line and the end of input are a no; an unknown word is asked about again."""
+        drop_typed_ahead()  # keys typed before the question was shown do not answer it
         self._output.note(f"{question.tool} wants to run: {question.reason}")
-        self._output.note(what_would_run(question))
+        self._output.note(call_text(question))
         while True:
-            line = await self._lines.read(_prompt(question))
+            line = await self._reader.read(_prompt(question))
             word = "" if line is None else line.strip().lower()
             if not word:
                 return Answer(Choice.NO, "the user did not say yes")
@@ -50,9 +50,9 @@ class TerminalConsent:
             if word in ("x", "explain"):
                 self._explain(question)
                 continue
-            choice = _WORDS.get(word)
+            choice = _CHOICES.get(word)
             if choice is Choice.EDIT:
-                arguments = await edited_arguments(question, self._lines, self._output)
+                arguments = await read_edited_arguments(question, self._reader, self._output)
                 if arguments is not None:
                     return Answer(Choice.EDIT, arguments=arguments)
             elif choice is Choice.TURN and not question.like:
@@ -61,14 +61,14 @@ class TerminalConsent:
                 self._output.note("no rule would be narrow enough to allow this always")
             elif choice is Choice.ALWAYS:
                 command = question.tool == SHELL_TOOL
-                if always := await ask_how_wide(question.always, self._lines, self._output, command=command):
+                if always := await ask_for_rule(question.always, self._reader, self._output, command=command):
                     return always
             elif choice is not None:
                 return Answer(choice)
 
     def _explain(self, question: Question) -> None:
         if question.preview:
-            self._output.note(arguments_shown(question))
+            self._output.note(arguments_text(question))
         for reason in question.reasons or (question.reason,):
             self._output.note(f"- {reason}")
         if question.always:
@@ -83,14 +83,14 @@ def _prompt(question: Question) -> str:
     return f"run it? [y]es, [n]o, [e]dit, e[x]plain{turn}{always}: "
 
 
-async def ask_how_wide(always: str, lines: Lines, output: Output, *, command: bool) -> Answer | None:
-    """What is always to be allowed, as the person leaves it; None: ask again."""
-    covers = always.removeprefix("always ")
-    changed = await lines.read("always allow: ", covers)
-    if changed is None:
+async def ask_for_rule(always: str, reader: AnswerReader, output: Output, *, command: bool) -> Answer | None:
+    """Lets the user edit the rule to add. None if they gave none that can be accepted."""
+    proposed = always.removeprefix("always ")
+    typed = await reader.read("always allow: ", proposed)
+    if typed is None:
         return None
-    wanted = changed.strip() or covers
-    if wanted != covers and is_too_wide(wanted, command=command):
+    rule = typed.strip() or proposed
+    if rule != proposed and is_too_wide(rule, command=command):
         output.note("that would allow nearly everything; nothing was run or kept")
         return None
-    return Answer(Choice.ALWAYS, rule=wanted)
+    return Answer(Choice.ALWAYS, rule=rule)

@@ -1,6 +1,7 @@
-"""Settings of a project that are not trusted: shown and asked about once, before the first prompt.
+"""Asks before the first prompt whether to trust the settings of the project.
 
-Yes and no are remembered for this very content, and a changed file is asked about anew. Any other answer is "later".
+Yes and no are remembered for the exact content of the file; a changed file is asked about again. Any other answer means
+"later".
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ from aish.config.load import some_of
 from aish.config.trust import content_hash, project_content, refuse, trust, was_refused
 from aish.errors import ConfigError
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.prompt.line_reader import Lines, drop_typed_ahead
+from aish.frontends.shell.prompt.line_reader import StdinReader, drop_typed_ahead
 from aish.frontends.terminal import Output
 
-# What a person reads before they answer; of a longer file the end would be accepted unseen.
+# Longer files cannot be accepted here: the user would trust an end that was not shown.
 _MAX_LINES = 100
 _MAX_CHARS = 8000
 
 
-async def ask_about_project(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
-    """What to go on with: another one where the answer changed what holds."""
+async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
+    """The runtime to continue with: a new one if the user trusted the file."""
     try:
-        return await _ask(runtime, output, lines)
-    except ConfigError as exc:  # of the pins or of the file, which is gone or has changed: nothing is trusted then
+        return await _ask(runtime, output, reader)
+    except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
         output.note(f"aish: {exc.message}")
         return runtime
 
 
-async def _ask(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
+async def _ask(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
     file = next(file for file in runtime.loaded.files if file.ignored)
     env = runtime.process_environment.env
     content = project_content(file.path)
@@ -37,8 +38,8 @@ async def _ask(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
     output.note(f"Of these only with your trust: {some_of(file.ignored)}")
     if not whole:
         output.note("It is too long to be shown here: read it, and `aish config trust` accepts it.")
-    drop_typed_ahead()  # keys from before the question was seen are no answer to it
-    answer = await lines.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
+    drop_typed_ahead()  # keys typed before the question was shown do not answer it
+    answer = await reader.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
     match (answer or "").strip().lower():
         case "y" | "yes" if whole:
             trust(file.path, env=env, expected=content_hash(content))
@@ -49,7 +50,7 @@ async def _ask(runtime: Runtime, output: Output, lines: Lines) -> Runtime:
 
 
 def _show(text: str, output: Output) -> bool:
-    """Whether that is all of it."""
+    """Prints the text up to a limit. Whether that was all of it."""
     lines = text[:_MAX_CHARS].rstrip("\n").split("\n")
     for line in lines[:_MAX_LINES]:
         output.note(f"  │ {line}")

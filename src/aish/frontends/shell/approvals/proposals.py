@@ -1,6 +1,6 @@
-"""What a model proposed in words: shown one by one, run through the gate if the person says so.
+"""Offers the commands that a model proposed (`CMD:` lines) one by one, and runs those that the user chooses.
 
-The person's yes to a proposal is their answer to the gate's question about it; what the gate insists on it asks itself.
+The choice answers the gate's question about the command. What the gate insists on is asked separately.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from contextlib import suppress
 
 from aish.errors import ProcessError
 from aish.frontends.runtime import LiveShell
-from aish.frontends.shell.approvals.consent import ask_how_wide
-from aish.frontends.shell.approvals.verdict_text import HARMLESS
-from aish.frontends.shell.command_hints import sorted_out
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.approvals.call_view import HARMLESS
+from aish.frontends.shell.approvals.consent import ask_for_rule
+from aish.frontends.shell.command_hints import split_by_availability
+from aish.frontends.shell.shell import Shell
 from aish.safety.policy.gate import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
@@ -25,12 +25,12 @@ _MENU = "[r]un [e]dit [s]kip e[x]plain{always} [q]uit › "
 _YES = Answer(Choice.YES)
 
 
-async def carry_out(shell: Shell, commands: list[str]) -> bool:
+async def run_proposals(shell: Shell, commands: list[str]) -> bool:
     """Whether anything was run."""
     ran = False
     for number, command in enumerate(commands, 1):
-        if absent := await _absent(shell.live, command):
-            shell.output.note(f"· {absent} is not on this machine")
+        if missing := await _find_missing_program(shell.live, command):
+            shell.output.note(f"· {missing} is not on this machine")
             continue
         if len(commands) > 1:
             shell.output.note(f"proposal {number} of {len(commands)}")
@@ -42,20 +42,21 @@ async def carry_out(shell: Shell, commands: list[str]) -> bool:
     return ran
 
 
-async def _absent(live: LiveShell | None, command: str) -> str:
-    """The program of it that is not here; one that was run before it may have brought it."""
+async def _find_missing_program(live: LiveShell | None, command: str) -> str:
+    """The program of the command that is not installed, or "". Looks twice: an earlier command may have installed
+    it."""
     if live is None:
         return ""
-    _, missing = sorted_out([command], lambda word: live.resolve(word) is not None)
+    _, missing = split_by_availability([command], lambda word: live.resolve(word) is not None)
     if missing:
         with suppress(ProcessError):
             await live.refresh()
-        _, missing = sorted_out([command], lambda word: live.resolve(word) is not None)
+        _, missing = split_by_availability([command], lambda word: live.resolve(word) is not None)
     return missing[0] if missing else ""
 
 
 async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] | None:
-    """The command to run and how far the yes goes; () to skip it; None to stop."""
+    """The command to run and the answer for the gate; () to skip it; None to stop."""
     while True:
         judged = shell.runtime.explain(_TOOL, {"command": command})
         shell.output.note(f"$ {command}")
@@ -66,7 +67,7 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
             case "r" | "run" | "y" | "yes":
                 return command, _YES
             case "a" | "always":
-                if always := await _always(shell, judged):
+                if always := await _ask_for_rule(shell, judged):
                     return command, always
             case "e" | "edit":
                 command = (await shell.read("$ ", command)) or command
@@ -76,16 +77,15 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
                 return ()
             case "" | "q" | "quit":
                 return None
-            case other:  # `rm x` is no yes
+            case other:  # such as `rm x`
                 shell.output.note(f"  {other!r} is none of these; nothing was run")
 
 
-async def _always(shell: Shell, judged: Judgement) -> Answer | None:
-    """With the rule as the person leaves it; None: ask again."""
+async def _ask_for_rule(shell: Shell, judged: Judgement) -> Answer | None:
     if judged.always is None:
         shell.output.note("  no rule would be narrow enough to allow this always")
         return None
-    return await ask_how_wide(judged.always.title, shell, shell.output, command=True)
+    return await ask_for_rule(judged.always.title, shell, shell.output, command=True)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:
@@ -111,5 +111,5 @@ async def _run(shell: Shell, command: str, answer: Answer) -> bool:
     if result.status not in (ResultStatus.OK, ResultStatus.TOOL_ERROR):
         return False
     status = 0 if result.status is ResultStatus.OK else 1
-    shell.attached.add(RunResult(command, status, shell.cwd, result.duration_ms / 1000, text))
+    shell.command_context.add_run(RunResult(command, status, shell.cwd, result.duration_ms / 1000, text))
     return True

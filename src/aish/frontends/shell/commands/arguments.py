@@ -1,4 +1,4 @@
-"""What stands after a `:name`: taken apart, or refused with what there is."""
+"""Parses what follows a `:name` command."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 from aish.errors import UsageError
 
 
-def words_of(text: str) -> list[str]:
-    """As a shell splits them."""
+def split_words(text: str) -> list[str]:
+    """Splits as a shell does. Raises UsageError."""
     try:
         return shlex.split(text)
     except ValueError as exc:
         raise UsageError(f"{text} cannot be read: {str(exc).lower()}", hint="close the quotation") from exc
 
 
-def path_of(cwd: str, name: str) -> Path:
-    """From the shell's directory; `~` is a home."""
+def resolve_path(cwd: str, name: str) -> Path:
+    """Relative to the shell's directory; `~` is expanded. Raises UsageError."""
     try:
         return Path(cwd) / Path(name).expanduser()
     except RuntimeError as exc:
-        raise UsageError(f"{name}: nobody here has such a home") from exc
+        raise UsageError(f"{name}: there is no such home directory") from exc
 
 
 def is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # too long a name
+    except OSError:  # the name is too long
         return False
 
 
-def unknown(command: str, given: str, known: str) -> UsageError:
+def unknown_argument(command: str, given: str, known: str) -> UsageError:
     return UsageError(f":{command} knows no {given}", hint=f"it takes {known}")

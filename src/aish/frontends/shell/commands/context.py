@@ -1,4 +1,4 @@
-"""Meta commands about what the model sees, what it costs, and which model that is."""
+"""`:context`, `:cost`, `:route` and `:delegate`: what the model sees, what it costs, and which model answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import time
 import msgspec
 
 from aish.engine.model.ledger import day_start_ms, dollars
-from aish.engine.model.router import AUTO
-from aish.frontends.shell.commands.arguments import unknown
-from aish.frontends.shell.commands.delegate import delegate_to
-from aish.frontends.shell.state import Shell
-from aish.frontends.spending_table import By, calls, estimate_note, grouped, money, table, total
+from aish.frontends.shell.commands.arguments import unknown_argument
+from aish.frontends.shell.commands.delegate import ask_other_model
+from aish.frontends.shell.shell import Shell
+from aish.frontends.spending_table import (
+    By,
+    estimate_note,
+    format_calls,
+    format_cost,
+    group_spending,
+    table_lines,
+    total_spending,
+)
 from aish.types.context import ContextView
 from aish.types.messages import user
 from aish.types.usage import SpentRow
@@ -21,27 +28,25 @@ _FILLS = "█▓▒░▚▞▖"
 
 
 async def context(shell: Shell, rest: str) -> None:
-    """With the question given, or with what would go along with the next one."""
-    waiting = shell.attached.peek()
-    asked = "\n\n".join(part for part in (rest, waiting) if part)
-    request = msgspec.structs.replace(shell.request, input=(user(asked),) if asked else ())
-    view = await shell.engine.view_context(request)
-    shell.window = view.window
-    _show(shell, view)
-    if waiting:
+    """What the model would see of the question given, with the commands that were run since the last one."""
+    ran = shell.command_context.text()
+    question = "\n\n".join(part for part in (rest, ran) if part)
+    request = msgspec.structs.replace(shell.request, input=(user(question),) if question else ())
+    _show(shell, await shell.view_context(request))
+    if ran:
         shell.output.note("what you ran since goes along with your next question")
 
 
 def _show(shell: Shell, view: ContextView) -> None:
     room = view.budget or view.window or max(view.tokens, 1)
     bar = "".join(
-        _FILLS[place % len(_FILLS)] * max(1, round(_BAR * part.tokens / max(room, view.tokens)))
-        for place, part in enumerate(view.parts)
+        _FILLS[index % len(_FILLS)] * max(1, round(_BAR * part.tokens / max(room, view.tokens)))
+        for index, part in enumerate(view.parts)
     )
     shell.output.note(f"{bar.ljust(_BAR, '·')} {view.tokens} of {room} tokens")
-    for place, part in enumerate(view.parts):
-        shell.output.note(f"{_FILLS[place % len(_FILLS)]} {part.name:<13} {part.tokens:>7}")
-    window = f"a window of {view.window}" if view.window else "a window nobody knows"
+    for index, part in enumerate(view.parts):
+        shell.output.note(f"{_FILLS[index % len(_FILLS)]} {part.name:<13} {part.tokens:>7}")
+    window = f"a window of {view.window}" if view.window else "a window of unknown size"
     counted = "counted by its own tokenizer" if view.counted_by == "backend" else "estimated, four bytes a token"
     shell.output.note(f"{view.model}, {window}; {counted}")
     left_out = f", {view.left_out} older ones left out" if view.left_out else ""
@@ -51,22 +56,22 @@ def _show(shell: Shell, view: ContextView) -> None:
 
 async def cost(shell: Shell, rest: str) -> None:
     if rest == "reset":
-        shell.cost_since_ms = time.time_ns() // 1_000_000
-        shell.output.note("counting from here; nothing is deleted (`aish cost` knows everything)")
+        shell.restart_cost_count(time.time_ns() // 1_000_000)
+        shell.output.note("counting from here; nothing is deleted (`aish cost` shows everything)")
         return
     if rest not in ("", "detail"):
-        raise unknown("cost", rest, "detail or reset")
+        raise unknown_argument("cost", rest, "detail or reset")
     rows = await _rows(shell)
     if rest == "detail":
         by: tuple[By, ...] = ("model", "category")
-        for line in table(grouped(rows, by), by):
+        for line in table_lines(group_spending(rows, by), by):
             shell.output.note(line)
-    spent = total(rows)
+    spent = total_spending(rows)
     shell.output.note(
-        f"this session: {calls(spent)}, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
-        f"{estimate_note(spent)}; {money(spent)}"
+        f"this session: {format_calls(spent)}, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
+        f"{estimate_note(spent)}; {format_cost(spent)}"
     )
-    await _caps(shell)
+    await _show_caps(shell)
 
 
 async def _rows(shell: Shell) -> list[SpentRow]:
@@ -76,8 +81,8 @@ async def _rows(shell: Shell) -> list[SpentRow]:
     return list(await shell.runtime.store.list_spent(since_ms=shell.cost_since_ms, session=session))
 
 
-async def _caps(shell: Shell) -> None:
-    """What was spent before a reset counts, too."""
+async def _show_caps(shell: Shell) -> None:
+    """Shows what is left of each cap. What was spent before `:cost reset` counts, too."""
     caps = shell.engine.ledger.caps
     if caps.session is not None:
         session = shell.request.session
@@ -92,7 +97,7 @@ async def route(shell: Shell, rest: str) -> None:
     word, _, text = rest.partition(" ")
     match word:
         case "on" | "off":
-            await _switch_routing(shell, on=word == "on")
+            await shell.switch_routing(on=word == "on")
             shell.output.note(f"routing by the kind of question: {word}")
         case "check" if text.strip():
             await _explain_route(shell, text)
@@ -101,25 +106,13 @@ async def route(shell: Shell, rest: str) -> None:
         case "":
             _show_routing(shell)
         case _:
-            raise unknown("route", word, "check TEXT, on or off")
-
-
-async def _switch_routing(shell: Shell, *, on: bool) -> None:
-    """Off, the model is the one that was chosen before; where [routing] is automatic, one has to be named."""
-    if on == shell.engine.chooser.is_automatic(shell.request.model):
-        return
-    if on:
-        shell.unrouted = shell.request.model
-        shell.change(model=AUTO)
-    else:
-        default = shell.runtime.config.model or (await shell.engine.router.resolve("")).name
-        shell.change(model=shell.unrouted or default)
+            raise unknown_argument("route", word, "check TEXT, on or off")
 
 
 async def _explain_route(shell: Shell, text: str) -> None:
     explained = shell.engine.chooser.explain(text)
     shell.output.note(f"{explained.classified.kind}: {'; '.join(explained.classified.reasons)}")
-    on = shell.engine.chooser.is_automatic(shell.request.model)
+    on = shell.routes_automatically
     found = await shell.engine.router.resolve(explained.preset or ("" if on else shell.request.model))
     preset = f"{explained.preset} → " if explained.preset else "no preset for it; the default, "
     shell.output.note(f"it would go to {preset}{found.name}")
@@ -129,8 +122,7 @@ async def _explain_route(shell: Shell, text: str) -> None:
 
 def _show_routing(shell: Shell) -> None:
     routing = shell.runtime.config.routing
-    on = shell.engine.chooser.is_automatic(shell.request.model)
-    shell.output.note(f"routing by the kind of question: {'on' if on else 'off'}")
+    shell.output.note(f"routing by the kind of question: {'on' if shell.routes_automatically else 'off'}")
     for kind, preset in routing.classes().items():
         shell.output.note(f"  {kind:<10} → {preset}")
     if not routing.classes():
@@ -141,6 +133,6 @@ def _show_routing(shell: Shell) -> None:
 async def delegate(shell: Shell, rest: str) -> None:
     name, _, text = rest.partition(" ")
     if not text.strip():
-        shell.output.note("ask whom what? :delegate MODEL TEXT")
+        shell.output.note("ask which model what? :delegate MODEL TEXT")
         return
-    await delegate_to(shell, name, text.strip())
+    await ask_other_model(shell, name, text.strip())

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aish.errors import UsageError
-from aish.frontends.mcp_prompts import text_of_prompt, values_of
+from aish.frontends.mcp_prompts import parse_values, prompt_text
 from aish.frontends.runtime import McpServerView
-from aish.frontends.shell.commands.arguments import words_of
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.commands.arguments import split_words
+from aish.frontends.shell.shell import Shell
 
 _SIGNS = {"ready": "✓", "failed": "✗", "connecting": "…", "closed": "-"}
 _LOG_LINES = 30
@@ -62,16 +62,16 @@ def _list(shell: Shell) -> None:
 
 
 async def _prompt(shell: Shell, argument: str) -> None:
-    """`SERVER` lists what it has; `SERVER NAME KEY=VALUE …` fills one in, to go along with the next question."""
+    """`SERVER` lists its prompts; `SERVER NAME KEY=VALUE …` fills one in and sends it with the next question."""
     server, _, rest = argument.partition(" ")
     session = _find(shell, server).session
-    name, *given = words_of(rest) or [""]
+    name, *given = split_words(rest) or [""]
     if not name:
         _show(shell, [_prompt_line(prompt) for prompt in await session.list_prompts()], f"{server} has no prompts")
         return
-    messages = await session.get_prompt(name, values_of(given))
-    text = text_of_prompt(messages)
-    shell.attached.tell(f"[prompt {name} of {server}]\n{text}")
+    messages = await session.get_prompt(name, parse_values(given))
+    text = prompt_text(messages)
+    shell.command_context.add_text(f"[prompt {name} of {server}]\n{text}")
     shell.output.note(f"{text}\nit goes along with your next question")
 
 
@@ -98,13 +98,13 @@ def _tool(shell: Shell, name: str) -> None:
 
 
 async def _connect(shell: Shell, argument: str) -> None:
-    """`NAME URL`, `URL`, or `NAME COMMAND …` for a program; `NAME` alone for one that is known, from the beginning."""
+    """`NAME URL`, `URL`, or `NAME COMMAND …` for a program; `NAME` alone reconnects a server that is known."""
     first, _, rest = argument.partition(" ")
     if not first:
         shell.output.note("connect to what? :mcp connect NAME URL, or :mcp connect NAME COMMAND ARGS")
         return
     name, target = ("", first) if first.startswith(("http://", "https://")) else (first, rest.strip())
-    words_of(target)  # refused here, where it was typed
+    split_words(target)  # raises on an open quotation, before anything is connected
     if target:
         name = await shell.runtime.connect_mcp(name, target)
     else:

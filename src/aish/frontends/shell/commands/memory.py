@@ -1,4 +1,4 @@
-"""Meta commands about what outlives a session."""
+"""`:memory` and `:remember`: facts that outlive a session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aish.errors import UsageError
-from aish.frontends.memory_service import FactsBook, short_id
-from aish.frontends.shell.commands.arguments import path_of, unknown
-from aish.frontends.shell.state import Shell
+from aish.frontends.memory_service import MemoryService, short_id
+from aish.frontends.shell.commands.arguments import resolve_path, unknown_argument
+from aish.frontends.shell.shell import Shell
 from aish.types.facts import Fact, FactKind
 from aish.types.messages import UserMessage
 from aish.types.usage import Category
@@ -43,8 +43,8 @@ async def memory(shell: Shell, rest: str) -> None:
             kind, text = _kind_and_text(argument)
             await _add(shell, text, kind)
         case "forget":
-            gone = await _book(shell).forget(argument)
-            shell.output.note(f"forgotten: {gone.text}")
+            deleted = await _memory(shell).forget(argument)
+            shell.output.note(f"forgotten: {deleted.text}")
         case "edit":
             await _edit(shell, argument)
         case "inject":
@@ -61,17 +61,17 @@ async def memory(shell: Shell, rest: str) -> None:
             await _list(shell, rest)
 
 
-def _book(shell: Shell) -> FactsBook:
-    return FactsBook(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redacted)
+def _memory(shell: Shell) -> MemoryService:
+    return MemoryService(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redacted)
 
 
 async def _add(shell: Shell, text: str, kind: FactKind) -> None:
-    fact = await _book(shell).add(text, kind)
+    fact = await _memory(shell).add(text, kind)
     shell.output.note(f"remembered [{short_id(fact)}]: {fact.text}")
 
 
 def _kind_and_text(argument: str) -> tuple[FactKind, str]:
-    """`preference likes tabs`; without a kind before it, it is a fact."""
+    """Parses `[KIND] TEXT`, such as `preference likes tabs`. The default kind is a fact."""
     first, _, rest = argument.partition(" ")
     kind = next((kind for kind in FactKind if kind.value == first), None)
     return (kind, rest) if kind and rest.strip() else (FactKind.FACT, argument)
@@ -79,11 +79,11 @@ def _kind_and_text(argument: str) -> tuple[FactKind, str]:
 
 async def _edit(shell: Shell, argument: str) -> None:
     id, _, text = argument.partition(" ")
-    book = _book(shell)
-    fact = await book.get(id)
+    service = _memory(shell)
+    fact = await service.get(id)
     text = text.strip() or (await shell.read("› ", fact.text) or "").strip()
     if text:
-        changed = await book.edit(fact.id, text)
+        changed = await service.edit(fact.id, text)
         shell.output.note(f"[{short_id(fact)}] {changed.text}")
 
 
@@ -106,9 +106,9 @@ def _line(fact: Fact) -> str:
 
 def _inject(shell: Shell, switch: str) -> None:
     if switch not in ("", "on", "off"):
-        raise unknown("memory inject", switch, "on or off")
+        raise unknown_argument("memory inject", switch, "on or off")
     if switch:
-        shell.change(memory=switch == "on")
+        shell.change_request(memory=switch == "on")
     shell.output.note(f"what is remembered goes along with questions: {'yes' if shell.request.memory else 'no'}")
 
 
@@ -126,14 +126,14 @@ async def _import(shell: Shell, name: str) -> None:
         lines = (await asyncio.to_thread(path.read_bytes)).splitlines()
     except OSError as exc:
         raise UsageError(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    shell.output.note(f"{await _book(shell).load(lines)} imported")
+    shell.output.note(f"{await _memory(shell).load(lines)} imported")
 
 
 async def _export(shell: Shell, name: str) -> None:
     path = _path(shell, name or "memory.jsonl")
     if path.exists():
         raise UsageError(f"{path} is there already", hint="name another file")
-    lines = await _book(shell).dump()
+    lines = await _memory(shell).dump()
     try:
         await asyncio.to_thread(path.write_bytes, b"".join(lines))
     except OSError as exc:
@@ -144,45 +144,45 @@ async def _export(shell: Shell, name: str) -> None:
 def _path(shell: Shell, name: str) -> Path:
     if not name:
         raise UsageError("from which file? :memory import FILE")
-    return path_of(shell.cwd, name)
+    return resolve_path(shell.cwd, name)
 
 
 async def _summarize(shell: Shell) -> None:
-    """Proposes; the person picks. Only the person's own words are looked at, so it never feeds on what it made."""
-    said = await shell.engine.history(shell.request.session) if shell.request.session else ()
-    own = "\n".join(message.text for message in said if isinstance(message, UserMessage))[-_LOG_CHARS:]
-    if not own.strip():
+    """Has the model propose facts, and the user choose. Reads only the user's messages: not what a model wrote."""
+    messages = await shell.engine.history(shell.request.session) if shell.request.session else ()
+    text = "\n".join(message.text for message in messages if isinstance(message, UserMessage))[-_LOG_CHARS:]
+    if not text.strip():
         shell.output.note("nothing has been said yet")
         return
     route = await shell.engine.router.resolve(shell.request.model)
     answer = await shell.engine.aside.ask(
         route,
-        own,
+        text,
         system=_SUMMARIZE,
         category=Category.MEMORY,
         session=shell.request.session,
         max_tokens=_TOKENS,
         deadline_s=_DEADLINE_S,
     )
-    await _offer(shell, await _new_only(shell, _candidates(answer.text)))
+    await _offer(shell, await _drop_known(shell, _parse_candidates(answer.text)))
 
 
-def _candidates(answer: str) -> list[str]:
+def _parse_candidates(answer: str) -> list[str]:
     lines = (line.strip() for line in answer.splitlines())
     return list(dict.fromkeys(line[2:].strip() for line in lines if line.startswith(("- ", "* "))))[:_PROPOSED]
 
 
-async def _new_only(shell: Shell, candidates: Sequence[str]) -> list[str]:
+async def _drop_known(shell: Shell, candidates: Sequence[str]) -> list[str]:
     new: list[str] = []
     for candidate in candidates:
         known = await shell.runtime.store.search_facts(candidate, limit=5)
-        if candidate and not any(_same(candidate, fact.text) for fact in known):
+        if candidate and _normalize(candidate) not in {_normalize(fact.text) for fact in known}:
             new.append(candidate)
     return new
 
 
-def _same(one: str, other: str) -> bool:
-    return one.casefold().strip(" .") == other.casefold().strip(" .")
+def _normalize(text: str) -> str:
+    return text.casefold().strip(" .")
 
 
 async def _offer(shell: Shell, candidates: Sequence[str]) -> None:
@@ -192,12 +192,12 @@ async def _offer(shell: Shell, candidates: Sequence[str]) -> None:
     for number, candidate in enumerate(candidates, 1):
         shell.output.note(f"{number}. {candidate}")
     typed = (await shell.read("remember which? numbers, all, or nothing: ") or "").strip().lower()
-    wanted = range(1, len(candidates) + 1) if typed == "all" else _numbers(typed)
-    kept = [candidates[number - 1] for number in wanted if 1 <= number <= len(candidates)]
-    for text in kept:
-        await _book(shell).add(text, source=shell.request.session or "user")
-    shell.output.note(f"{len(kept)} remembered")
+    numbers = range(1, len(candidates) + 1) if typed == "all" else _parse_numbers(typed)
+    chosen = [candidates[number - 1] for number in numbers if 1 <= number <= len(candidates)]
+    for text in chosen:
+        await _memory(shell).add(text, source=shell.request.session or "user")
+    shell.output.note(f"{len(chosen)} remembered")
 
 
-def _numbers(typed: str) -> list[int]:
+def _parse_numbers(typed: str) -> list[int]:
     return list(dict.fromkeys(int(word) for word in typed.replace(",", " ").split() if word.isdecimal()))

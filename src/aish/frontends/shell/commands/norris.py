@@ -1,7 +1,7 @@
 """`aish norris GOAL` and `aish runs list|show|resume|abandon`.
 
 Exit codes of work: 0 the goal is reached, 3 it was given up, 4 the model could not be asked, 5 a limit was reached,
-6 it halted and waits for a person, 130 it was stopped.
+6 it halted and waits for a decision, 130 it was stopped.
 """
 
 from __future__ import annotations
@@ -15,29 +15,33 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from aish.autonomy.destructive_check import Containment
-from aish.autonomy.state import NorrisBody
-from aish.autonomy.worker import Norris
+from aish.autonomy.state import GoalState
+from aish.autonomy.worker import GoalWorker
 from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
-from aish.frontends.goal_request import checked_goal, first_state
+from aish.frontends.run_requests import check_goal, make_goal_state
 from aish.frontends.runs_view import run_json, run_line
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.first_use import ensure_model
-from aish.frontends.shell.goal_view import GO_ON, TerminalWatcher, report
-from aish.frontends.shell.interrupts import on_interrupt, was_stopped
-from aish.frontends.shell.mcp_wait import await_tools
-from aish.frontends.shell.prompt.line_reader import LineSource
-from aish.frontends.shell.render.event_printer import Narrator, narrator_for
-from aish.frontends.shell.render.styles import look_for
+from aish.frontends.shell.goal_view import RESUME_COMMAND, TerminalWatcher, report_lines
+from aish.frontends.shell.interrupts import is_stopped_alone, on_interrupt
+from aish.frontends.shell.prompt.line_reader import StdinReader
+from aish.frontends.shell.render.event_printer import EventPrinter, printer_for
+from aish.frontends.shell.render.styles import display_for, make_output
+from aish.frontends.shell.turn_setup import ensure_model, wait_for_tools
 from aish.frontends.signals import INTERRUPTED, run_until_done
-from aish.frontends.terminal import Output
-from aish.planner.run import PlanBody, resumed
+from aish.planner.run import PlanBody, resume_request
 from aish.runs.ownership import OwnedRun
 from aish.types.runs import OPEN_STATES, HaltAnswer, HaltChoice, HaltKind, RunKind, RunRecord, RunState
 
 HALTED = 6
-_GONE_ON_WITH = (HaltKind.TROUBLE, HaltKind.PAUSE)  # there is nothing to decide: to resume is the answer
-_CODES = {RunState.FINISHED: 0, RunState.ABANDONED: 3, RunState.FAILED: 4, RunState.STOPPED: 5, RunState.HALTED: HALTED}
+_RESUMED_WITHOUT_ANSWER = (HaltKind.TROUBLE, HaltKind.PAUSE)  # there is nothing to decide
+_EXIT_CODES = {
+    RunState.FINISHED: 0,
+    RunState.ABANDONED: 3,
+    RunState.FAILED: 4,
+    RunState.STOPPED: 5,
+    RunState.HALTED: HALTED,
+}
 
 
 def norris_parser(prog: str) -> argparse.ArgumentParser:
@@ -96,8 +100,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    goal = checked_goal(" ".join(arguments.goal))
-    body = first_state(
+    goal = check_goal(" ".join(arguments.goal))
+    body = make_goal_state(
         runtime.config,
         model=arguments.model,
         tools=None if arguments.tools is None else tuple(glob for glob in arguments.tools if glob != "none"),
@@ -106,23 +110,22 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
         max_minutes=arguments.minutes,
     )
     async with runtime.engine() as engine:
-        watcher = await _ready(engine, runtime, arguments.model)
-        return await work(engine, engine.runs.begun(RunKind.NORRIS, goal, body), watcher, runtime.containment)
+        watcher = await _prepare(engine, runtime, arguments.model)
+        return await work(engine, engine.runs.start(RunKind.NORRIS, goal, body), watcher, runtime.containment)
 
 
-async def _ready(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
-    """Once there is a model, and the tools are there."""
+async def _prepare(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
+    """Makes sure that there is a model and waits for the tools. Returns what shows the work."""
     env = runtime.process_environment.env
-    around = look_for(sys.stderr, env)
-    output = Output(color=around.styled, live=around.live)
-    lines = LineSource() if sys.stdin is not None and sys.stdin.isatty() else None
+    output = make_output(env)
+    reader = StdinReader() if sys.stdin is not None and sys.stdin.isatty() else None
 
-    def view() -> Narrator:
-        return narrator_for(output, look_for(output.out, env))
+    def make_printer() -> EventPrinter:
+        return printer_for(output, display_for(output.out, env))
 
-    await ensure_model(engine, runtime, model, output, lines)
-    await await_tools(runtime, output)
-    return TerminalWatcher(output, view, lines)
+    await ensure_model(engine, runtime, model, output, reader)
+    await wait_for_tools(runtime, output)
+    return TerminalWatcher(output, make_printer, reader)
 
 
 async def work(
@@ -132,29 +135,32 @@ async def work(
     containment: Containment,
     answer: HaltAnswer | None = None,
     *,
-    go_on: str = GO_ON,
+    resume_command: str = RESUME_COMMAND,
 ) -> int:
-    """Until it ends, with a report of what was done; its exit code. Ctrl-C halts it before the next action; pressed
-    again it stops what runs, and resuming asks about that as after a crash."""
+    """Works until the run ends, and reports what was done. Returns the exit code.
+
+    Ctrl-C halts the work before its next action. A second one stops what runs; resuming then asks about that action, as
+    after a crash.
+    """
     async with owning as run:
-        worker = Norris(engine, run, watcher, containment)
+        worker = GoalWorker(engine, run, watcher, containment)
         working = asyncio.ensure_future(worker.work(answer))
         with on_interrupt(lambda: _interrupt(worker, watcher, working)):
-            state = await _until_stopped(working)
+            state = await _wait_or_stop(working)
         if state is None:
-            await worker.left_off()
+            await worker.halt_as_stopped()
     record = await engine.runs.find(run.record.id)
-    for line in report(record, list(await engine.runs.steps(record.id)), go_on=go_on):
+    for line in report_lines(record, list(await engine.runs.steps(record.id)), resume_command=resume_command):
         watcher.note(line)
     if state is None:
         return INTERRUPTED
-    halt = msgspec.json.decode(record.body, type=NorrisBody).halt
+    halt = msgspec.json.decode(record.body, type=GoalState).halt
     if state is RunState.HALTED and halt is not None and halt.kind is HaltKind.TROUBLE:
-        return _CODES[RunState.FAILED]
-    return _CODES[state]
+        return _EXIT_CODES[RunState.FAILED]
+    return _EXIT_CODES[state]
 
 
-def _interrupt(worker: Norris, watcher: TerminalWatcher, working: asyncio.Future[RunState]) -> None:
+def _interrupt(worker: GoalWorker, watcher: TerminalWatcher, working: asyncio.Future[RunState]) -> None:
     if worker.is_pausing:
         working.cancel()
     else:
@@ -162,11 +168,12 @@ def _interrupt(worker: Norris, watcher: TerminalWatcher, working: asyncio.Future
         watcher.note("it halts before the next action; Ctrl-C again stops what runs")
 
 
-async def _until_stopped(working: asyncio.Future[RunState]) -> RunState | None:
+async def _wait_or_stop(working: asyncio.Future[RunState]) -> RunState | None:
+    """The state in which the work ended; None if the user stopped it."""
     try:
         return await working
     except asyncio.CancelledError:
-        if not was_stopped(working):
+        if not is_stopped_alone(working):
             raise
         return None
 
@@ -181,7 +188,7 @@ async def _runs(arguments: argparse.Namespace, runtime: Runtime) -> int:
                 return await _show(arguments, engine, record)
             case "abandon":
                 await engine.runs.abandon(record.id)
-                print(f"{record.id} is given up", file=sys.stderr)
+                print(f"{record.id} is abandoned", file=sys.stderr)
                 return 0
             case _:
                 return await _resume(arguments, runtime, engine, record)
@@ -192,10 +199,10 @@ async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engin
         from aish.frontends.shell.commands.plan import answer_planned
 
         body = msgspec.json.decode(record.body, type=PlanBody)
-        return await answer_planned(runtime, engine, resumed(body, record.id, record.session))
+        return await answer_planned(runtime, engine, resume_request(body, record.id, record.session))
     answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
-    model = msgspec.json.decode(record.body, type=NorrisBody).model
-    return await resume(engine, record, await _ready(engine, runtime, model), runtime.containment, answer)
+    model = msgspec.json.decode(record.body, type=GoalState).model
+    return await resume(engine, record, await _prepare(engine, runtime, model), runtime.containment, answer)
 
 
 async def resume(
@@ -205,30 +212,32 @@ async def resume(
     containment: Containment,
     answer: HaltAnswer | None,
     *,
-    go_on: str = GO_ON,
+    resume_command: str = RESUME_COMMAND,
 ) -> int:
-    """The halt it stands at is shown again, where there is somebody to answer it."""
+    """Resumes work. If it halted for a decision and none is given, asks the user again."""
     if record.kind is not RunKind.NORRIS:
-        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: {GO_ON} {record.id}")
-    body = msgspec.json.decode(record.body, type=NorrisBody)
-    if body.halt is not None and answer is None and body.halt.kind not in _GONE_ON_WITH:
-        answer = await watcher.halt(body.halt)
+        raise UsageError(f"{record.id} is a plan", hint=f"go on with it by: {RESUME_COMMAND} {record.id}")
+    body = msgspec.json.decode(record.body, type=GoalState)
+    if body.halt is not None and answer is None and body.halt.kind not in _RESUMED_WITHOUT_ANSWER:
+        answer = await watcher.decide(body.halt)
         if answer.choice is HaltChoice.LEAVE:
             return HALTED
-    return await work(engine, engine.runs.taken(record.id), watcher, containment, answer, go_on=go_on)
+    return await work(
+        engine, engine.runs.take_over(record.id), watcher, containment, answer, resume_command=resume_command
+    )
 
 
 async def find_run(engine: Engine, name: str, kind: RunKind | None = None) -> RunRecord:
-    """By its id, the end of one, or `latest`; of this kind, where it is not named by an id."""
+    """Finds a run by its id, by the end of one, or as the `latest` of a kind; "" is the latest that can be resumed."""
     records = await engine.runs.list(1000)
     if name in ("", "latest"):
-        such = [record for record in records if kind in (None, record.kind)]
-        found = [record for record in such if name or record.state in OPEN_STATES][:1]
+        candidates = [record for record in records if kind in (None, record.kind)]
+        found = [record for record in candidates if name or record.state in OPEN_STATES][:1]
     else:
         found = [record for record in records if record.id == name] or [r for r in records if r.id.endswith(name)]
     if len(found) != 1:
-        many = f"{len(found)} runs end in {name}" if found else f"there is no run {name or 'to go on with'}"
-        raise RunNotFound(many, hint="`aish runs list` shows them")
+        problem = f"{len(found)} runs end in {name}" if found else f"there is no run {name or 'to go on with'}"
+        raise RunNotFound(problem, hint="`aish runs list` shows them")
     return found[0]
 
 
@@ -249,6 +258,6 @@ async def _show(arguments: argparse.Namespace, engine: Engine, record: RunRecord
         print(msgspec.json.encode(run_json(record, steps)).decode())
         return 0
     print(run_line(record))
-    for line in report(record, steps):
+    for line in report_lines(record, steps):
         print(line)
     return 0

@@ -1,4 +1,4 @@
-"""`aish plan TEXT`, `aish plan save|run|list|delete`: plan first, then work; keep a plan, run it again."""
+"""`aish plan TEXT` and `aish plan save|run|list|delete`: plans first, then works; saves plans and runs them again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import msgspec
 
 from aish.engine.engine import Engine
 from aish.errors import UsageError
-from aish.frontends.plan_templates import KIND, Template, find_template, list_templates, parameters_of, save_template
-from aish.frontends.planning_request import planning_of
+from aish.frontends.plan_templates import (
+    KIND,
+    PlanTemplate,
+    find_template,
+    list_templates,
+    parse_parameters,
+    save_template,
+)
+from aish.frontends.run_requests import make_planning
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.approvals.consent import consent_for
+from aish.frontends.shell.approvals.consent import make_consent
 from aish.frontends.shell.commands.norris import find_run
-from aish.frontends.shell.first_use import ensure_model
-from aish.frontends.shell.mcp_wait import await_tools
-from aish.frontends.shell.prompt.line_reader import LineSource
-from aish.frontends.shell.render.event_printer import JsonNarrator, narrator_for
-from aish.frontends.shell.render.styles import look_for
+from aish.frontends.shell.prompt.line_reader import StdinReader
+from aish.frontends.shell.render.event_printer import JsonEventPrinter, printer_for
+from aish.frontends.shell.render.styles import display_for, make_output
+from aish.frontends.shell.turn_setup import ensure_model, wait_for_tools
 from aish.frontends.signals import run_until_done
-from aish.frontends.terminal import Output, visible
+from aish.frontends.terminal import visible
 from aish.planner.run import PlanBody
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
@@ -62,39 +68,39 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
             case "run":
                 request = await template_request(engine, runtime, rest)
             case _:
-                planning = planning_of(runtime.config.planner, True)
+                planning = make_planning(runtime.config.planner, True)
                 request = TurnRequest((user(" ".join(arguments.words_)),), planner=planning)
         request = msgspec.structs.replace(request, model=arguments.model)
         return await answer_planned(runtime, engine, request, as_json=arguments.json, yes=arguments.yes)
 
 
 async def template_request(engine: Engine, runtime: Runtime, words: list[str]) -> TurnRequest:
-    """NAME and its PARAM=VALUE words, as a request."""
+    """The request that runs a saved plan: its NAME, then PARAM=VALUE words."""
     if not words:
         raise UsageError("run which plan?", hint="aish plan list shows those that are kept")
     template = await find_template(engine.store, words[0])
-    question, plan = template.filled(parameters_of(words[1:]))
-    planning = planning_of(runtime.config.planner, True)
+    question, plan = template.fill(parse_parameters(words[1:]))
+    planning = make_planning(runtime.config.planner, True)
     assert planning is not None
     steps = max(planning.max_steps, len(plan.steps))
     planning = msgspec.structs.replace(planning, plan=plan, max_steps=steps)
     return TurnRequest((user(question),), tools=template.tools, planner=planning)
 
 
-async def save(engine: Engine, words: list[str]) -> Template:
-    """NAME, then the run (by default the latest with a plan) and PARAM=TEXT words."""
+async def save(engine: Engine, words: list[str]) -> PlanTemplate:
+    """Saves the plan of a run. The words are NAME, then the run (by default the latest with a plan) and PARAM=TEXT."""
     if not words:
         raise UsageError("save it as what?", hint="aish plan save NAME [RUN] [PARAM=TEXT …]")
     name, *rest = words
-    named = [word for word in rest if "=" not in word]
-    run = await find_run(engine, named[0]) if named else await _latest_plan(engine)
-    return await save_template(engine.store, name, run, parameters_of([word for word in rest if "=" in word]))
+    runs = [word for word in rest if "=" not in word]
+    run = await find_run(engine, runs[0]) if runs else await _latest_plan(engine)
+    return await save_template(engine.store, name, run, parse_parameters([word for word in rest if "=" in word]))
 
 
-def template_line(template: Template) -> str:
-    takes = " ".join(f"{name}=…" for name in template.parameters)
+def template_line(template: PlanTemplate) -> str:
+    parameters = " ".join(f"{name}=…" for name in template.parameters)
     tools = ", ".join(dict.fromkeys(step.tool for step in template.plan.steps))
-    return visible(f"{template.name:<20} {takes:<24} {tools}").rstrip()
+    return visible(f"{template.name:<20} {parameters:<24} {tools}").rstrip()
 
 
 async def _latest_plan(engine: Engine) -> RunRecord:
@@ -131,19 +137,18 @@ async def _delete(engine: Engine, words: list[str]) -> int:
 async def answer_planned(
     runtime: Runtime, engine: Engine, request: TurnRequest, *, as_json: bool = False, yes: bool = False
 ) -> int:
-    """One turn, shown as it comes; its exit code."""
+    """Runs one planned turn and prints it as it arrives. Returns the exit code."""
     env = runtime.process_environment.env
-    around = look_for(sys.stderr, env)
-    output, lines = Output(color=around.styled, live=around.live), LineSource()
+    output, reader = make_output(env), StdinReader()
     config = runtime.config
     request = msgspec.structs.replace(request, tools=request.tools or config.tools.offer, limits=config.limits.limits())
-    await ensure_model(engine, runtime, request.model, output, lines if sys.stdin.isatty() else None)
-    await await_tools(runtime, output)
-    narrator = JsonNarrator(output) if as_json else narrator_for(output, look_for(output.out, env))
+    await ensure_model(engine, runtime, request.model, output, reader if sys.stdin.isatty() else None)
+    await wait_for_tools(runtime, output)
+    printer = JsonEventPrinter(output) if as_json else printer_for(output, display_for(output.out, env))
     async with (
-        narrator.waiting("planning"),
-        engine.turn(request, ask=consent_for(output, lines, yes=yes)) as batches,
+        printer.waiting("planning"),
+        engine.turn(request, ask=make_consent(output, reader, yes=yes)) as batches,
     ):
         async for events in batches:
-            narrator.show_all(events)
-    return narrator.exit_code
+            printer.show_all(events)
+    return printer.exit_code

@@ -1,4 +1,4 @@
-"""Meta commands about what is kept, and about aish itself."""
+"""`:sessions`, `:resume`, `:history`, `:config` and their like: stored conversations, and aish itself."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from datetime import UTC, datetime
 
 from aish.config.show import show_rows
 from aish.errors import SessionNotFound
-from aish.frontends.shell.commands.arguments import unknown
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.commands.arguments import unknown_argument
+from aish.frontends.shell.shell import Shell
 from aish.types.events import TurnEnd
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from aish.types.records import SessionRecord
 
-_LISTED = 15
+_MAX_SESSIONS = 15
+_MAX_MESSAGES = 20
 _SHOWN_CHARS = 300
-_AISH = f"{shlex.quote(sys.executable)} -m aish"  # which need not be on the person's PATH
+_AISH = f"{shlex.quote(sys.executable)} -m aish"  # `aish` need not be on the user's PATH
 
 
 async def sessions(shell: Shell, rest: str) -> None:
-    found = await shell.runtime.store.list_sessions(limit=_LISTED, search=rest)
+    found = await shell.runtime.store.list_sessions(limit=_MAX_SESSIONS, search=rest)
     for session in found:
         when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         here = "*" if session.id == shell.request.session else " "
@@ -33,92 +34,88 @@ async def sessions(shell: Shell, rest: str) -> None:
 
 
 async def resume(shell: Shell, rest: str) -> None:
-    """By its id, or by a beginning that only it has; without one, the latest but this."""
+    """Resumes a session by its id or a unique beginning of one; by default the latest other session."""
     store = shell.runtime.store
     if rest:
-        whole = await store.find_session(rest)
-        found = [whole] if whole else await store.list_sessions(limit=2, under=rest)
+        exact = await store.find_session(rest)
+        found = [exact] if exact else await store.list_sessions(limit=2, under=rest)
     else:
         newest = await store.list_sessions(limit=2, under=OWN_SESSIONS)
         found = [one for one in newest if one.id != shell.request.session][:1]
     if len(found) != 1:
         why = f"several sessions begin with {rest}" if found else "there is no such session"
         raise SessionNotFound(why, hint=":sessions lists them")
-    await _go_on_with(shell, found[0])
+    await _resume(shell, found[0])
 
 
-async def resumed(shell: Shell) -> None:
-    """For a shell that begins in a session."""
-    if chosen := await shell.runtime.store.find_session(shell.request.session):
-        await _go_on_with(shell, chosen)
+async def show_session(shell: Shell) -> None:
+    """Shows the session that the shell was started in."""
+    if session := await shell.runtime.store.find_session(shell.request.session):
+        await _resume(shell, session)
 
 
-async def _go_on_with(shell: Shell, chosen: SessionRecord) -> None:
-    said = await shell.engine.history(chosen.id)  # closes what a crash left open; not while another aish is at it
-    shell.change(session=chosen.id)
-    shell.output.note(f"going on with {chosen.id}: {chosen.title}")
-    _tell(shell, said, asked=_asked)
-    turns = await shell.runtime.store.list_turns(chosen.id)
+async def _resume(shell: Shell, session: SessionRecord) -> None:
+    messages = await shell.engine.history(
+        session.id
+    )  # closes turns that a crash left open; raises if another aish runs
+    shell.change_request(session=session.id)
+    shell.output.note(f"going on with {session.id}: {session.title}")
+    _show_messages(shell, messages, user_text=_question_only)
+    turns = await shell.runtime.store.list_turns(session.id)
     if turns and turns[-1].end is not TurnEnd.ANSWERED:
         shell.output.note(f"it stopped there: {turns[-1].end}")
 
 
 async def reset(shell: Shell, rest: str) -> None:
-    shell.change(session="")
-    shell.attached.clear()
-    shell.context_tokens = 0
+    shell.start_conversation()
     shell.output.note("a new conversation; the old one is kept (:sessions)")
 
 
 async def history(shell: Shell, rest: str) -> None:
-    said = await shell.engine.history(shell.request.session) if shell.request.session else ()
-    _tell(shell, said)
-    if not said:
+    messages = await shell.engine.history(shell.request.session) if shell.request.session else ()
+    _show_messages(shell, messages, user_text=lambda message: message.text)
+    if not messages:
         shell.output.note("nothing has been said yet")
 
 
-def _whole(message: UserMessage) -> str:
-    return message.text
-
-
-def _tell(shell: Shell, said: Sequence[Message], *, asked: Callable[[UserMessage], str] = _whole) -> None:
-    for message in said[-20:]:
+def _show_messages(shell: Shell, messages: Sequence[Message], *, user_text: Callable[[UserMessage], str]) -> None:
+    for message in messages[-_MAX_MESSAGES:]:
         match message:
             case UserMessage():
-                shell.output.note(f"> {_brief(asked(message))}")
+                shell.output.note(f"> {_shorten(user_text(message))}")
             case AssistantMessage(text) if text:
-                shell.output.note(f"  {_brief(text)}")
+                shell.output.note(f"  {_shorten(text)}")
             case ToolMessage(name=name):
-                shell.output.note(f"  ← {name}: {_brief(message.text, 100)}")
+                shell.output.note(f"  ← {name}: {_shorten(message.text, 100)}")
             case _:
                 pass
 
 
-def _asked(message: UserMessage) -> str:
-    """What the person said, without what went along with it."""
+def _question_only(message: UserMessage) -> str:
+    """The user's own words, without files and command output that were sent along."""
     first = message.parts[0] if message.parts else None
     return first.text if isinstance(first, TextPart) else message.text
 
 
 async def config(shell: Shell, rest: str) -> None:
     if rest == "path":
-        for place in shell.runtime.loaded.files:
-            shell.output.note(str(place.path))
+        for file in shell.runtime.loaded.files:
+            shell.output.note(str(file.path))
         return
     if rest not in ("", "show", "show all"):
-        raise unknown("config", rest, "show, show all or path")
+        raise unknown_argument("config", rest, "show, show all or path")
     rows = [row for row in show_rows(shell.runtime.loaded) if rest == "show all" or row.origin != "default"]
     for row in rows:
         shell.output.note(f"{row.key} = {row.value}  ({row.origin})")
     if rest != "show all":
-        shell.output.note("the rest is as it comes; :config show all shows every setting")
+        shell.output.note("the other settings have their defaults; :config show all shows every setting")
     model = shell.model or shell.request.model or shell.runtime.config.model or "(what is found)"
     shell.output.note(f"here and now: model {model}; tools {', '.join(shell.request.tools) or 'none'}")
 
 
 async def trust(shell: Shell, rest: str) -> None:
-    ran = await shell.run(f"{_AISH} config trust", attach=False)
-    if not ran.status:
+    result = await shell.run_line(f"{_AISH} config trust", attach=False)
+    if not result.status:
         shell.output.note("what it loosens holds from the next start of aish")
 
 
@@ -127,9 +124,9 @@ async def redact(shell: Shell, rest: str) -> None:
 
 
 async def doctor(shell: Shell, rest: str) -> None:
-    await shell.run(f"{_AISH} doctor", attach=False)
+    await shell.run_line(f"{_AISH} doctor", attach=False)
 
 
-def _brief(text: str, most: int = _SHOWN_CHARS) -> str:
+def _shorten(text: str, max_chars: int = _SHOWN_CHARS) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"

@@ -1,4 +1,4 @@
-"""Commands for aish itself, `:name`: one table that `:help` shows, completion offers and lines are looked up in."""
+"""The table of `:` commands: `:help` shows it, completion offers it, and `run_meta` looks lines up in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from aish.errors import AishError
 from aish.frontends.shell.error_text import error_text
 from aish.frontends.shell.render.styles import columns_of
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.shell import Shell
 
 Run = Callable[[Shell, str], Awaitable[None]]
 _USAGE_CHARS = 28
@@ -26,7 +26,7 @@ _ABOUT_LINES = (
 
 
 class Argument(StrEnum):
-    """What may stand after the command, for completion."""
+    """The kind of argument that a command takes, for completion."""
 
     NONE = ""
     MODEL = "MODEL"
@@ -51,9 +51,9 @@ class Command(msgspec.Struct, frozen=True):
         return " ".join(filter(None, ("|".join(self.words), self.argument.value)))
 
 
-def _in(place: str) -> Run:
-    """A function of one of the modules beside this one, loaded when it is first run: a first prompt needs none."""
-    module, _, name = place.partition(".")
+def _lazy(target: str) -> Run:
+    """A `module.function` of this package that is imported when it is first run, which keeps the first prompt fast."""
+    module, _, name = target.partition(".")
 
     async def run(shell: Shell, rest: str) -> None:
         await getattr(import_module(f"aish.frontends.shell.commands.{module}"), name)(shell, rest)
@@ -73,17 +73,17 @@ async def _help(shell: Shell, rest: str) -> None:
         for line in help_lines(name, command, columns):
             shell.output.note(line)
     if not found:
-        shell.output.note(f"nothing is said of {wanted!r}; :help shows everything")
+        shell.output.note(f"no command mentions {wanted!r}; :help shows them all")
     elif not wanted:
         for line in _ABOUT_LINES:
             shell.output.note(textwrap.fill(line, columns))
 
 
 def help_lines(name: str, command: Command, columns: int) -> list[str]:
-    """In three columns; where there is no room for them, one below the other."""
+    """Three columns, or on a narrow terminal the usage above the help."""
     if columns < _WIDE_COLUMNS:
-        called = textwrap.wrap(f":{name} {command.usage}", columns, initial_indent="  ", subsequent_indent="    ")
-        return [*called, *textwrap.wrap(command.help, columns, initial_indent="    ", subsequent_indent="    ")]
+        usage = textwrap.wrap(f":{name} {command.usage}", columns, initial_indent="  ", subsequent_indent="    ")
+        return [*usage, *textwrap.wrap(command.help, columns, initial_indent="    ", subsequent_indent="    ")]
     fits = len(command.usage) <= _USAGE_CHARS
     first = f"  :{name:<12} {command.usage if fits else '':<{_USAGE_CHARS}} "
     lines = textwrap.wrap(command.help, columns, initial_indent=first, subsequent_indent=" " * len(first))
@@ -92,57 +92,61 @@ def help_lines(name: str, command: Command, columns: int) -> list[str]:
 
 A = Argument
 COMMANDS: dict[str, Command] = {
-    "ask": Command("Talk", "ask the model, whatever it looks like", _in("conversation.ask"), A.TEXT),
-    "model": Command("Talk", "show or switch the model", _in("conversation.model"), A.MODEL),
-    "models": Command("Talk", "the models there are", _in("conversation.models")),
-    "context": Command("Talk", "what the model will see", _in("context.context"), A.TEXT),
-    "cost": Command("Talk", "tokens and money spent here", _in("context.cost"), words=("detail", "reset")),
+    "ask": Command("Talk", "ask the model, whatever it looks like", _lazy("conversation.ask"), A.TEXT),
+    "model": Command("Talk", "show or switch the model", _lazy("conversation.model"), A.MODEL),
+    "models": Command("Talk", "the models there are", _lazy("conversation.models")),
+    "context": Command("Talk", "what the model will see", _lazy("context.context"), A.TEXT),
+    "cost": Command("Talk", "tokens and money spent here", _lazy("context.cost"), words=("detail", "reset")),
     "reasoning": Command(
-        "Talk", "what is shown of thinking", _in("conversation.reasoning"), words=("fold", "show", "hide"),
+        "Talk", "what is shown of thinking", _lazy("conversation.reasoning"), words=("fold", "show", "hide"),
     ),
-    "highlight": Command("Talk", "colour code in answers", _in("conversation.highlight"), A.SWITCH),
-    "delegate": Command("Talk", "ask another model", _in("context.delegate"), A.MODEL_TEXT),
+    "highlight": Command("Talk", "colour code in answers", _lazy("conversation.highlight"), A.SWITCH),
+    "delegate": Command("Talk", "ask another model", _lazy("context.delegate"), A.MODEL_TEXT),
     "route": Command(
-        "Talk", "which model a question would go to", _in("context.route"), words=("check", "on", "off"),
+        "Talk", "which model a question would go to", _lazy("context.route"), words=("check", "on", "off"),
     ),
-    "exec": Command("Shell", "run a command, whatever it looks like", _in("conversation.exec_"), A.TEXT),
-    "diff": Command("Shell", "give the model the git diff", _in("conversation.diff"), A.TEXT),
-    "tree": Command("Shell", "give the model the files of this folder", _in("conversation.tree"), A.PATH),
-    "safety": Command("Shell", "what the gate says of a command", _in("conversation.safety"), A.TEXT, words=("check",)),
-    "undo": Command("Shell", "take back the last edit, or one of the list", _in("undo.undo"), words=("list",)),
-    "sessions": Command("Sessions", "conversations, newest first", _in("records.sessions"), A.TEXT),
-    "resume": Command("Sessions", "go on with a session", _in("records.resume"), A.SESSION),
-    "reset": Command("Sessions", "forget this conversation, start a new one", _in("records.reset")),
-    "history": Command("Sessions", "what was said in this session", _in("records.history")),
+    "exec": Command("Shell", "run a command, whatever it looks like", _lazy("conversation.exec_"), A.TEXT),
+    "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.TEXT),
+    "tree": Command("Shell", "give the model the files of this folder", _lazy("conversation.tree"), A.PATH),
+    "safety": Command(
+        "Shell", "what the gate says of a command", _lazy("conversation.safety"), A.TEXT, words=("check",),
+    ),
+    "undo": Command(
+        "Shell", "take back the last edit, or one of the list", _lazy("conversation.undo"), words=("list",),
+    ),
+    "sessions": Command("Sessions", "conversations, newest first", _lazy("records.sessions"), A.TEXT),
+    "resume": Command("Sessions", "go on with a session", _lazy("records.resume"), A.SESSION),
+    "reset": Command("Sessions", "forget this conversation, start a new one", _lazy("records.reset")),
+    "history": Command("Sessions", "what was said in this session", _lazy("records.history")),
     "mcp": Command(
-        "Tools", "MCP servers", _in("mcp.mcp"), A.SERVER,
+        "Tools", "MCP servers", _lazy("mcp.mcp"), A.SERVER,
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
     ),
     "memory": Command(
-        "Tools", "what outlives a session", _in("memory.memory"),
+        "Tools", "what outlives a session", _lazy("memory.memory"),
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
-    "remember": Command("Tools", "keep a fact", _in("memory.remember"), A.TEXT),
-    "norris": Command("Work", "work towards a goal", _in("work.norris"), A.TEXT, words=("resume", "list")),
-    "plan": Command("Work", "plan first, then work", _in("work.plan"), A.TEXT, words=("save", "run", "list")),
-    "runs": Command("Work", "goals and plans of before, newest first", _in("work.runs")),
-    "config": Command("aish", "the settings that hold", _in("records.config"), words=("show", "path")),
-    "trust": Command("aish", "trust this project's settings", _in("records.trust")),
-    "redact": Command("aish", "show a text as it would be stored", _in("records.redact"), A.TEXT),
-    "doctor": Command("aish", "what works here", _in("records.doctor")),
-    "clear": Command("aish", "clear the screen", _in("conversation.clear")),
+    "remember": Command("Tools", "keep a fact", _lazy("memory.remember"), A.TEXT),
+    "norris": Command("Work", "work towards a goal", _lazy("work.norris"), A.TEXT, words=("resume", "list")),
+    "plan": Command("Work", "plan first, then work", _lazy("work.plan"), A.TEXT, words=("save", "run", "list")),
+    "runs": Command("Work", "goals and plans of before, newest first", _lazy("work.runs")),
+    "config": Command("aish", "the settings that hold", _lazy("records.config"), words=("show", "path")),
+    "trust": Command("aish", "trust this project's settings", _lazy("records.trust")),
+    "redact": Command("aish", "show a text as it would be stored", _lazy("records.redact"), A.TEXT),
+    "doctor": Command("aish", "what works here", _lazy("records.doctor")),
+    "clear": Command("aish", "clear the screen", _lazy("conversation.clear")),
     "help": Command("aish", "this list; with a word, what mentions it", _help, A.TEXT),
-    "quit": Command("aish", "leave", _in("conversation.quit_")),
+    "quit": Command("aish", "leave", _lazy("conversation.quit_")),
 }  # fmt: skip
-_SHORT = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "reset", "?": "help"}
+_ALIASES = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "reset", "?": "help"}
 
 
 async def run_meta(shell: Shell, text: str) -> None:
     name, _, rest = text.partition(" ")
-    command = COMMANDS.get(_SHORT.get(name, name))
+    command = COMMANDS.get(_ALIASES.get(name, name))
     if command is None:
-        near = difflib.get_close_matches(name, COMMANDS, n=2)
-        hint = f"; did you mean :{' or :'.join(near)}?" if near else "; :help lists them"
+        similar = difflib.get_close_matches(name, COMMANDS, n=2)
+        hint = f"; did you mean :{' or :'.join(similar)}?" if similar else "; :help lists them"
         shell.output.note(f"there is no command :{name}{hint}")
         return
     try:

@@ -1,6 +1,6 @@
-"""`aish suggest`, `aish explain` and `aish init`: a model at the prompt you already have.
+"""`aish suggest`, `aish explain` and `aish init`: a model at the prompt of your own shell.
 
-`init` prints a few lines for your shell's start-up file; they put Ctrl-X Ctrl-A on `suggest`.
+`init` prints lines for the start-up file of bash, zsh or fish that bind Ctrl-X Ctrl-A to `suggest`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 
-from aish.autonomy.turn_summary import Heard
+from aish.autonomy.turn_summary import TurnSummary
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.approvals.verdict_text import verdict_lines
-from aish.frontends.shell.command_hints import asks_for_command, program_of, runnable, told_to_model
-from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, narrator_for
-from aish.frontends.shell.render.styles import look_for
-from aish.frontends.shell.render.turn_printer import answer
+from aish.frontends.shell.approvals.call_view import verdict_lines
+from aish.frontends.shell.command_hints import find_program, hints_for_model, is_command_question, ready_commands
+from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, print_turn, printer_for
+from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
-from aish.frontends.terminal import Output, visible
+from aish.frontends.terminal import visible
 from aish.types.command_hints import CommandHint
 from aish.types.events import Status
 from aish.types.messages import user
@@ -31,7 +29,7 @@ _SUGGEST = (
     "explanation, no code fence, no prompt sign. If it already is a command, mend it."
 )
 _EXPLAIN = "Explain in a few short lines what this command line does, part by part, and what could go wrong:\n\n{}"
-# What bash knows without a program of that name.
+# Builtins and keywords of bash, which have no program of that name.
 BASH_WORDS = frozenset(
     ("alias", "bg", "cd", "declare", "exec", "exit", "export", "fg", "for", "history", "if", "jobs", "kill", "local",
      "read", "set", "shopt", "source", "test", "time", "type", "ulimit", "umask", "unset", "wait", "while")
@@ -79,60 +77,56 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 async def _suggest(text: str, model: str, runtime: Runtime) -> int:
-    heard = Heard()
-    output = _output(runtime)
+    summary = TurnSummary()
+    output = make_output(runtime.process_environment.env)
     limits = runtime.config.limits.limits()
     hints = await runtime.find_commands(text)
-    asked = user(text + told_to_model(hints))
-    request = TurnRequest(input=(asked,), model=model, kept=False, system=_SUGGEST, limits=limits)
+    question = user(text + hints_for_model(hints))
+    request = TurnRequest(input=(question,), model=model, kept=False, system=_SUGGEST, limits=limits)
     async with runtime.engine(mcp=()) as engine:
-        ready = runnable(hints) if asks_for_command(text) else []
+        ready = ready_commands(hints) if is_command_question(text) else []
         if ready and (await engine.router.resolve(model)).info.is_weak:
-            output.line(visible(ready[0]))  # a small model makes lines up; this one is known to work here
+            output.line(visible(ready[0]))  # a small model invents command lines; this one is known to work here
             return 0
         async with engine.turn(request) as batches:
             async for events in batches:
-                heard.see(events)
+                summary.add(events)
                 for event in events:
                     if isinstance(event.body, Status):
                         output.note(f"· {event.body.text}")
-    line = runnable_line(heard.said, hints)
+    line = choose_line(summary.text, hints)
     if not line:
-        output.note(f"aish: {heard.trouble or heard.detail or 'the model suggested nothing'}")
+        output.note(f"aish: {summary.error or summary.end_detail or 'the model suggested nothing'}")
         return PROVIDER_FAILED
     output.line(visible(line))
     return 0
 
 
 async def _explain(command: str, model: str, runtime: Runtime) -> int:
-    output = _output(runtime)
-    for told in verdict_lines(runtime.explain("shell__run", {"command": command})):
-        output.note(told)
-    narrator = narrator_for(output, look_for(output.out, runtime.process_environment.env))
+    env = runtime.process_environment.env
+    output = make_output(env)
+    for line in verdict_lines(runtime.explain("shell__run", {"command": command})):
+        output.note(line)
+    printer = printer_for(output, display_for(output.out, env))
     question = user(_EXPLAIN.format(command))
     async with runtime.engine(mcp=()) as engine:
         request = TurnRequest(input=(question,), model=model, kept=False, limits=runtime.config.limits.limits())
-        await answer(engine, request, narrator, None)
-    return narrator.exit_code
+        await print_turn(engine, request, printer, None)
+    return printer.exit_code
 
 
-def _output(runtime: Runtime) -> Output:
-    around = look_for(sys.stderr, runtime.process_environment.env)
-    return Output(color=around.styled, live=around.live)
-
-
-def runnable_line(said: str, hints: Sequence[CommandHint]) -> str:
-    """What the model wrote, if it begins with a program that is here; else what is known to be."""
-    line = bare_command(said)
-    program = program_of(line)
+def choose_line(reply: str, hints: Sequence[CommandHint]) -> str:
+    """The line of the model if its program is installed; otherwise the first example of the hints that is."""
+    line = extract_command(reply)
+    program = find_program(line)
     if program and (program in BASH_WORDS or shutil.which(program)):
         return line
     ready = [hint.example for hint in hints if hint.here and hint.example]
     return ready[0] if ready else line
 
 
-def bare_command(reply: str) -> str:
-    """The one line meant to be run, without what models put around it."""
+def extract_command(reply: str) -> str:
+    """The command line in a reply, without the code fence, prompt sign or quotes that models put around it."""
     text = reply.strip()
     if fenced := _FENCE.match(text):
         text = fenced[1].strip()

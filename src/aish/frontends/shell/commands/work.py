@@ -1,27 +1,27 @@
 """Long work at the prompt: `:norris GOAL`, `:norris resume|list`; `:plan TEXT`, `:plan save|run|list`; `:runs`.
 
-A goal may begin with such a word, too: `:norris list the open questions`.
+A goal may itself begin with one of these words: `:norris list the open questions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.frontends.goal_request import checked_goal, first_state
 from aish.frontends.plan_templates import list_templates
-from aish.frontends.planning_request import planning_of
+from aish.frontends.run_requests import check_goal, make_goal_state, make_planning
 from aish.frontends.runs_view import run_line
-from aish.frontends.shell.commands.arguments import words_of
+from aish.frontends.shell.ask_model import ask_model
+from aish.frontends.shell.commands.arguments import split_words
 from aish.frontends.shell.commands.norris import find_run, resume, work
 from aish.frontends.shell.commands.plan import save, template_line, template_request
 from aish.frontends.shell.goal_view import TerminalWatcher
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.shell import Shell
 from aish.types.plans import Planning
 from aish.types.runs import RunKind, RunRecord
 
-_MOST = 10
-_LOOKED_AT = 1000  # for those of one kind
-_GO_ON = ":norris resume"
+_MAX_LISTED = 10
+_MAX_SEARCHED = 1000  # runs of any kind, to find those of one kind
+_RESUME_COMMAND = ":norris resume"
 
 
 async def norris(shell: Shell, rest: str) -> None:
@@ -30,17 +30,19 @@ async def norris(shell: Shell, rest: str) -> None:
         case "":
             shell.output.note("work towards what? :norris GOAL, :norris resume [ID], :norris list")
         case "list" if not more.strip():
-            _list(shell, [run for run in await shell.engine.runs.list(_LOOKED_AT) if run.kind is RunKind.NORRIS])
+            _list(shell, [run for run in await shell.engine.runs.list(_MAX_SEARCHED) if run.kind is RunKind.NORRIS])
         case "resume" if len(more.split()) <= 1:
             record = await find_run(shell.engine, more.strip(), RunKind.NORRIS)
-            await resume(shell.engine, record, _watcher(shell), shell.runtime.containment, None, go_on=_GO_ON)
+            await resume(
+                shell.engine, record, _watcher(shell), shell.runtime.containment, None, resume_command=_RESUME_COMMAND
+            )
         case _:
-            await _begin(shell, checked_goal(rest))
+            await _start(shell, check_goal(rest))
 
 
-async def _begin(shell: Shell, goal: str) -> None:
+async def _start(shell: Shell, goal: str) -> None:
     request = shell.request
-    body = first_state(
+    body = make_goal_state(
         shell.runtime.config,
         model=shell.runtime.config.norris.executor or request.model,
         tools=request.tools,
@@ -48,19 +50,19 @@ async def _begin(shell: Shell, goal: str) -> None:
     )
     await work(
         shell.engine,
-        shell.engine.runs.begun(RunKind.NORRIS, goal, body, session=request.session or None),
+        shell.engine.runs.start(RunKind.NORRIS, goal, body, session=request.session or None),
         _watcher(shell),
         shell.runtime.containment,
-        go_on=_GO_ON,
+        resume_command=_RESUME_COMMAND,
     )
 
 
 async def runs(shell: Shell, rest: str) -> None:
-    _list(shell, await shell.engine.runs.list(_MOST))
+    _list(shell, await shell.engine.runs.list(_MAX_LISTED))
 
 
 def _list(shell: Shell, found: Sequence[RunRecord]) -> None:
-    for run in found[:_MOST]:
+    for run in found[:_MAX_LISTED]:
         shell.output.note(run_line(run))
     if not found:
         shell.output.note("no runs yet")
@@ -77,30 +79,31 @@ async def plan(shell: Shell, rest: str) -> None:
                 shell.output.note(template_line(template))
             if not templates:
                 shell.output.note("no plans are kept; :plan save NAME keeps the latest")
-        case "save" if _plain_words(more) <= 2:
-            shell.output.note(f"kept: {template_line(await save(shell.engine, words_of(more)))}")
-        case "run" if _plain_words(more) <= 1:
-            request = await template_request(shell.engine, shell.runtime, words_of(more))
-            await _planned(shell, request.input[0].text, request.planner, request.tools)
+        case "save" if _count_names(more) <= 2:
+            shell.output.note(f"kept: {template_line(await save(shell.engine, split_words(more)))}")
+        case "run" if _count_names(more) <= 1:
+            request = await template_request(shell.engine, shell.runtime, split_words(more))
+            await _ask_planned(shell, request.input[0].text, request.planner, request.tools)
         case _:
-            await _planned(shell, rest, planning_of(shell.runtime.config.planner, True), ())
+            await _ask_planned(shell, rest, make_planning(shell.runtime.config.planner, True), ())
 
 
-def _plain_words(text: str) -> int:
-    """Those that are no PARAM=VALUE. More of them than a plan is named by, and it is a text: run the tests."""
+def _count_names(text: str) -> int:
+    """Counts the words before the first PARAM=VALUE. With more of them than `save` or `run` takes, the line is a text
+    to plan, such as "run the tests"."""
     before, equals, _ = text.partition("=")
     return len(before.split()) - bool(equals)
 
 
-async def _planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:
-    """One turn of this conversation, planned."""
+async def _ask_planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:
+    """Asks the model in this conversation, with a plan."""
     before = shell.request
-    shell.change(planner=planning, tools=tools or before.tools)
+    shell.change_request(planner=planning, tools=tools or before.tools)
     try:
-        await shell.talk(text)
+        await ask_model(shell, text)
     finally:
-        shell.change(planner=None, tools=before.tools)
+        shell.change_request(planner=None, tools=before.tools)
 
 
 def _watcher(shell: Shell) -> TerminalWatcher:
-    return TerminalWatcher(shell.output, shell.view, shell)
+    return TerminalWatcher(shell.output, shell.make_printer, shell)

@@ -1,4 +1,4 @@
-"""What Tab offers: meta commands and their arguments, mentions, and for commands what the live bash itself would."""
+"""Tab completion: `:` commands and their arguments, mentions, and for commands what the live bash offers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from aish.errors import AishError, UsageError
-from aish.frontends.shell.commands.arguments import is_folder, path_of
-from aish.frontends.shell.prompt.routing import Goal, route
-from aish.frontends.shell.state import Shell
+from aish.frontends.runtime import LiveShell
+from aish.frontends.shell.commands.arguments import is_folder, resolve_path
+from aish.frontends.shell.prompt.routing import Destination, route
+from aish.frontends.shell.shell import Shell
 
 if TYPE_CHECKING:
     from aish.frontends.shell.commands.registry import Argument
 
-_MOST = 200
+_MAX_COMPLETIONS = 200
 _BASH_S = 1.0
 _MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
-_NEEDS_MARKS = re.compile(r"[\s@`]")
+_NEEDS_QUOTES = re.compile(r"[\s@`]")
 
 
 class ShellCompleter(Completer):
@@ -28,46 +29,33 @@ class ShellCompleter(Completer):
         self._shell = shell
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        return ()  # only the asynchronous way is used
+        return ()  # prompt_toolkit calls the asynchronous method
 
     async def get_completions_async(self, document: Document, event: CompleteEvent) -> AsyncGenerator[Completion, None]:
         text = document.text_before_cursor
         try:
             found = await self._find(text, document)
-        except AishError:  # what cannot be looked up is not offered; what uses it will say why
+        except AishError:  # the command that uses it reports the error
             found = []
-        for completion in found[:_MOST]:
+        for completion in found[:_MAX_COMPLETIONS]:
             yield completion
 
     async def _find(self, text: str, document: Document) -> list[Completion]:
         stripped = text.lstrip()
         if stripped.startswith(":"):
-            return await self._meta(stripped[1:])
+            return await self._complete_meta(stripped[1:])
         if mention := _MENTION.search(text):
-            paths = _paths(self._shell.cwd, mention[1].lstrip('"'))
-            return [_ending(_mentioned(path), mention[1]) for path in paths]
-        live = self._shell.live
-        resolve = live.resolve if live else lambda word: None
-        goal = route(text, resolve).goal if stripped else Goal.SHELL
-        if live is None or (goal is Goal.MODEL and not stripped.startswith("!") and " " in stripped):
-            return []
-        return await self._bash(text)
-
-    async def _bash(self, text: str) -> list[Completion]:
+            paths = _list_paths(self._shell.cwd, mention[1].lstrip('"'))
+            return [Completion(_quote_mention(path), -len(mention[1])) for path in paths]
         live = self._shell.live
         if live is None:
             return []
-        marks = len(text) - len(text.lstrip().lstrip("!").lstrip())
-        line = text[marks:]
-        offered = await live.complete(line, len(line), timeout_s=_BASH_S)
-        return [
-            Completion(
-                c.text + (" " if c.ends_word and len(offered.candidates) == 1 else ""), offered.start - len(line)
-            )
-            for c in offered.candidates
-        ]
+        destination = route(text, live.resolve).destination if stripped else Destination.SHELL
+        if destination is Destination.MODEL and not stripped.startswith("!") and " " in stripped:
+            return []
+        return await _complete_command(live, text)
 
-    async def _meta(self, text: str) -> list[Completion]:
+    async def _complete_meta(self, text: str) -> list[Completion]:
         from aish.frontends.shell.commands.registry import COMMANDS
 
         words = text.split(" ")
@@ -78,10 +66,10 @@ class ShellCompleter(Completer):
         if command is None:
             return []
         last = words[-1]
-        values = command.words if len(words) == 2 and command.words else await self._values(command.argument, last)
-        return [_ending(value, last) for value in values if value.startswith(last)]
+        values = command.words if len(words) == 2 and command.words else await self._list_values(command.argument, last)
+        return [Completion(value, -len(last)) for value in values if value.startswith(last)]
 
-    async def _values(self, kind: Argument, typed: str) -> list[str]:
+    async def _list_values(self, kind: Argument, typed: str) -> list[str]:
         from aish.frontends.shell.commands.registry import Argument
 
         shell = self._shell
@@ -96,30 +84,36 @@ class ShellCompleter(Completer):
             case Argument.TOOL:
                 return [spec.name for spec in shell.engine.tools.specs()]
             case Argument.PATH:
-                return _paths(shell.cwd, typed)
+                return _list_paths(shell.cwd, typed)
             case Argument.SWITCH:
                 return ["on", "off"]
             case _:
                 return []
 
 
-def _ending(value: str, typed: str) -> Completion:
-    return Completion(value, -len(typed))
+async def _complete_command(live: LiveShell, text: str) -> list[Completion]:
+    prefix = len(text) - len(text.lstrip().lstrip("!").lstrip())
+    line = text[prefix:]
+    offered = await live.complete(line, len(line), timeout_s=_BASH_S)
+    is_single = len(offered.candidates) == 1
+    return [
+        Completion(c.text + (" " if c.ends_word and is_single else ""), offered.start - len(line))
+        for c in offered.candidates
+    ]
 
 
-def _mentioned(path: str) -> str:
-    """In quotation marks where a mention would end too early; those of a folder are left open."""
-    if not _NEEDS_MARKS.search(path):
+def _quote_mention(path: str) -> str:
+    """Quotes a path at whose blanks a mention would end. For a folder the quotation stays open: more may follow."""
+    if not _NEEDS_QUOTES.search(path):
         return path
     return f'"{path}' if path.endswith("/") else f'"{path}"'
 
 
-def _paths(cwd: str, typed: str) -> list[str]:
+def _list_paths(cwd: str, typed: str) -> list[str]:
     folder, slash, start = typed.rpartition("/")
     try:
-        place = path_of(cwd, folder + slash if slash else ".")
-        entries = sorted(place.iterdir())
+        entries = sorted(resolve_path(cwd, folder + slash if slash else ".").iterdir())
     except (OSError, UsageError):
         return []
     shown = [entry for entry in entries if entry.name.startswith(start) and (start or not entry.name.startswith("."))]
-    return [f"{folder}{slash}{entry.name}{'/' if is_folder(entry) else ''}" for entry in shown[:_MOST]]
+    return [f"{folder}{slash}{entry.name}{'/' if is_folder(entry) else ''}" for entry in shown[:_MAX_COMPLETIONS]]

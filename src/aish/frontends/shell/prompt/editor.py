@@ -1,12 +1,15 @@
-"""The line editor: prompt_toolkit with a mark that shows, while typing, where the line will go.
+"""The line editor: prompt_toolkit with a mark before the line that shows, while typing, where the line will go.
 
-It owns the terminal only while it reads. History is one file for all runs; each line is added when it is entered.
+It owns the terminal only while it reads. All runs share one history file; each line is added when it is entered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +17,7 @@ from pathlib import Path
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loads what completion needs, once
+from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loaded before the first Tab
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import FormattedText
@@ -27,30 +30,35 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.errors import ProcessError
-from aish.frontends.shell.interrupts import interrupts_kept
+from aish.frontends.shell.interrupts import restored_interrupt_handler
 from aish.frontends.shell.prompt.completion import ShellCompleter
-from aish.frontends.shell.prompt.continuation import goes_on
 from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
-from aish.frontends.shell.prompt.routing import Goal, route
+from aish.frontends.shell.prompt.routing import Destination, route
 from aish.frontends.shell.prompt.template import prompt_fragments
-from aish.frontends.shell.state import Shell, nothing
+from aish.frontends.shell.shell import Shell
+from aish.process.quick_run import run_quickly
 
-_LOOK_S = 1.0
-_GOAL = ":norris "
-# Of a line, for the mark before it, which is made at every key. Where the line goes is decided by all of it.
+_REFRESH_S = 1.0
+_GOAL_COMMAND = ":norris "
+# The mark is made at every key from the beginning of the line. The entered line is routed by all of it.
 _MARKED_CHARS = 4096
+# What may leave a command open. A line without any of it is not shown to bash.
+_OPENING = re.compile(r"""["'`({]|<<|[|&\\]\s*$|\b(?:do|then|else|elif|in|if|while|until|for|case|select)\b""")
+_UNFINISHED_ERRORS = ("unexpected end of file", "unexpected EOF", "delimited by end-of-file")
+_CHECK_S = 0.5
 
 
-class Prompt:
+class LineEditor:
     def __init__(self, shell: Shell, history_file: Path | None, *, plain: bool) -> None:
         self._shell = shell
         self._template = shell.runtime.config.shell.prompt
         self._plain = plain
-        self._looking: asyncio.Future[None] | None = None
-        self._drawn_for: tuple[int, str] | None = None  # the drawing under way, and the line it shows
+        self._has_rendered = False
+        self._refreshing: asyncio.Future[None] | None = None
+        self._message_key: tuple[int, str] | None = None  # the rendering under way, and the line it shows
         self._fragments = FormattedText()
         self._session: PromptSession[str] = PromptSession(
-            history=_history(history_file),
+            history=open_history(history_file),
             completer=ShellCompleter(shell),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
@@ -60,24 +68,25 @@ class Prompt:
             mouse_support=False,
             reserve_space_for_menu=6,
             prompt_continuation=_continuation,
-            output=_where_the_person_looks(),
+            output=_terminal_output(),
         )
-        self.on_drawn: Callable[[], object] = nothing  # told once, when the first prompt stands there
-        self._session.app.after_render += self._drawn
+        self._session.app.after_render += self._on_render
 
-    def _drawn(self, app: object) -> None:
-        told, self.on_drawn = self.on_drawn, nothing
-        told()
+    def _on_render(self, app: object) -> None:
+        if not self._has_rendered:
+            self._has_rendered = True
+            self._shell.start_loading()
 
     async def read(self, typed: str = "") -> str | None:
-        """A line; None at the end (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. The keys `typed` before come first."""
-        self._session.app.editing_mode = self._editing()
-        self._looking = self._drawn_for = None
+        """Reads a line; None at the end of input (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. `typed` are keys that
+        were typed before; they are pressed first."""
+        self._session.app.editing_mode = self._editing_mode()
+        self._refreshing = self._message_key = None
         try:
-            with interrupts_kept(), patch_stdout(raw=True):
+            with restored_interrupt_handler(), patch_stdout(raw=True):
                 return await self._session.prompt_async(
                     self._message,
-                    pre_run=lambda: _take_over(typed),
+                    pre_run=lambda: _replay_keys(typed),
                     handle_sigint=True,
                     set_exception_handler=False,
                 )
@@ -85,74 +94,90 @@ class Prompt:
             return None
 
     async def ask(self, question: str, typed: str = "") -> str | None:
-        """A short answer, outside the history; none for Ctrl-D, nor for Ctrl-C, which stops what asks, too."""
-        session: PromptSession[str] = PromptSession(history=InMemoryHistory(), output=_where_the_person_looks())
-        if not typed:  # keys from before the question was seen are no answer to it, but may well be a change to a text
+        """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
+        answer that is being given."""
+        session: PromptSession[str] = PromptSession(history=InMemoryHistory(), output=_terminal_output())
+        if not typed:  # keys typed before the question do not answer it, but may change a text that is to be edited
             clear_typeahead(session.app.input)
             drop_typed_ahead()
         try:
-            with interrupts_kept():
+            with restored_interrupt_handler():
                 return await session.prompt_async(question, default=typed, set_exception_handler=False)
         except EOFError:
             return None
         except KeyboardInterrupt:
-            self._shell.stop()
+            self._shell.stop_answer()
             return None
 
     def _message(self) -> FormattedText:
-        """What stands before the line. It is asked for at every row of a long one, and made once for a drawing."""
+        """The text before the line. prompt_toolkit asks for it at every row of a long line; it is made once a
+        rendering."""
         app = get_app()
-        drawn_for = (app.render_counter, app.current_buffer.text)
-        if drawn_for != self._drawn_for:
-            self._drawn_for = drawn_for
-            self._fragments = self._made_message(app)
+        key = (app.render_counter, app.current_buffer.text)
+        if key != self._message_key:
+            self._message_key = key
+            self._fragments = self._make_message(app)
         return self._fragments
 
-    def _made_message(self, app: Application[object]) -> FormattedText:
-        goal = self._goal(app.current_buffer.text[:_MARKED_CHARS])
-        if goal is Goal.MODEL and self._looking is None:
-            self._looking = asyncio.ensure_future(self._look_again(app))
-        return FormattedText(prompt_fragments(self._shell, self._template, goal, plain=self._plain))
+    def _make_message(self, app: Application[object]) -> FormattedText:
+        destination = self._find_destination(app.current_buffer.text[:_MARKED_CHARS])
+        if destination is Destination.MODEL and self._refreshing is None:
+            self._refreshing = asyncio.ensure_future(self._refresh_names(app))
+        return FormattedText(prompt_fragments(self._shell, self._template, destination, plain=self._plain))
 
-    async def _look_again(self, app: Application[object]) -> None:
-        """A word that is not known may be an alias of an rc file that is read by now: once for a line."""
+    async def _refresh_names(self, app: Application[object]) -> None:
+        """Learns the names of the live bash again, once a line: an rc file may have defined an unknown word since."""
         if self._shell.live is not None:
             with contextlib.suppress(ProcessError):
-                await self._shell.live.refresh(_LOOK_S)
+                await self._shell.live.refresh(_REFRESH_S)
             app.invalidate()
 
-    def _goal(self, text: str) -> Goal:
+    def _find_destination(self, text: str) -> Destination:
         live = self._shell.live
-        return route(text, live.resolve if live else lambda word: None).goal
+        return route(text, live.resolve if live else lambda word: None).destination
 
     def _is_unfinished(self) -> bool:
-        """A command as bash sees it; a question with an open fence, or a backslash at its end."""
+        """Whether Enter adds a line: to a command that bash calls incomplete, and to a question that ends in a
+        backslash or has an open fence."""
         text = get_app().current_buffer.text
-        if self._goal(text) in (Goal.SHELL, Goal.QUIET_SHELL):
-            return goes_on(text.lstrip().lstrip("!"))
+        if self._find_destination(text) in (Destination.SHELL, Destination.QUIET_SHELL):
+            return is_incomplete_command(text.lstrip().lstrip("!"))
         return text.endswith("\\") or text.count("```") % 2 == 1
 
-    def _editing(self) -> EditingMode:
+    def _editing_mode(self) -> EditingMode:
         wanted = self._shell.runtime.config.shell.editing
         if wanted == "auto":
             wanted = "vi" if self._shell.live and self._shell.live.editing == "vi" else "emacs"
         return EditingMode.VI if wanted == "vi" else EditingMode.EMACS
 
 
-def _where_the_person_looks() -> Output | None:
-    """None: stdout. Where that is a file, as in `aish > answers`, the prompt stands on stderr, like bash's own."""
+@functools.lru_cache(maxsize=4)
+def is_incomplete_command(line: str) -> bool:
+    """Whether bash expects another line, as after an open quotation or a `do` without its `done`. Lets a bash parse the
+    line without running it, which takes a few milliseconds."""
+    if line.endswith("\\"):
+        return True
+    bash = shutil.which("bash") if _OPENING.search(line) else None
+    if bash is None:
+        return False
+    errors = run_quickly([bash, "--norc", "-O", "extglob", "-n"], line, timeout_s=_CHECK_S) or ""
+    return any(error in errors for error in _UNFINISHED_ERRORS)
+
+
+def _terminal_output() -> Output | None:
+    """None for stdout. If that is a file, as in `aish > answers`, the prompt is drawn on stderr, as bash does it."""
     return None if sys.stdout.isatty() else create_output(sys.stderr)
 
 
-class KeptHistory(FileHistory):
-    """What cannot be written, as on a full disk, is remembered as long as the shell is there."""
+class TolerantHistory(FileHistory):
+    """A history file that may fail to be written, as on a full disk: its lines then last as long as the shell."""
 
     def store_string(self, string: str) -> None:
         with contextlib.suppress(OSError):
             super().store_string(string)
 
 
-def _history(file: Path | None) -> History:
+def open_history(file: Path | None) -> History:
     if file is None:
         return InMemoryHistory()
     try:
@@ -160,14 +185,16 @@ def _history(file: Path | None) -> History:
         file.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return KeptHistory(file)
+    return TolerantHistory(file)
 
 
-def _take_over(typed: str) -> None:
-    """Keys from before: those left of the last prompt, then those `typed` since. They are pressed once the prompt is
-    drawn and the history is there, which is loaded by the task before theirs: Up would find nothing."""
+def _replay_keys(typed: str) -> None:
+    """Presses keys from before this prompt: those left over by the last one, then those `typed` since.
+
+    The task that presses them runs after the one that loads the history, so that Up finds something.
+    """
     app = get_app()
-    keys = [*get_typeahead(app.input), *_keys_of(typed)]
+    keys = [*get_typeahead(app.input), *_parse_keys(typed)]
     app.current_buffer.load_history_if_not_yet_loaded()
     if keys:
         app.create_background_task(_press(app, keys))
@@ -178,14 +205,14 @@ async def _press(app: Application[object], keys: list[KeyPress]) -> None:
     app.key_processor.process_keys()
 
 
-def _keys_of(typed: str) -> list[KeyPress]:
+def _parse_keys(typed: str) -> list[KeyPress]:
     keys: list[KeyPress] = []
     Vt100Parser(keys.append).feed_and_flush(typed)
     return keys
 
 
 def _continuation(width: int, line: int, wraps: int) -> str:
-    """Before the further lines of one entry; what is only wrapped begins at the edge."""
+    """The text before the second and later lines of an entry; wrapped rows have none."""
     return "" if wraps else "… "
 
 
@@ -199,15 +226,15 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
 
     @keys.add("c-n")
     def _(event: KeyPressEvent) -> None:
-        """The line becomes a goal."""
+        """Turns the line into a goal."""
         buffer = event.current_buffer
-        if not buffer.text.startswith(_GOAL):
-            buffer.text = _GOAL + buffer.text.lstrip()
+        if not buffer.text.startswith(_GOAL_COMMAND):
+            buffer.text = _GOAL_COMMAND + buffer.text.lstrip()
             buffer.cursor_position = len(buffer.text)
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
-        """Nothing runs that could be stopped; as in bash, it leaves no mark."""
+        """Does nothing, as in bash: no program runs that could be suspended."""
 
     @keys.add("c-x", "c-e")
     def _(event: KeyPressEvent) -> None:

@@ -1,8 +1,8 @@
-"""Lines typed by a person, read without blocking the loop. What is asked stands on stderr: stdout is the answer's, and
-may be a file.
+"""Reads lines that the user types, without blocking the event loop. Questions go to stderr: stdout may be a file.
 
-The reading thread is a daemon: a person who never presses return must not keep aish from ending. A read that was given
-up (Ctrl-C at a question) leaves its thread waiting for a line; the next read takes that line over instead of losing it.
+The reading thread is a daemon, so that a line that is never entered does not keep aish from ending. A read that was
+given up (Ctrl-C at a question) leaves its thread waiting; the next read takes the line of that thread, so no line is
+lost.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import sys
 import threading
 from typing import Protocol
 
-from aish.frontends.shell.prompt.terminal_echo import echoed
+from aish.frontends.shell.prompt.terminal_echo import echo_on
 
 
-class Lines(Protocol):
-    """Where a person's answers come from: what stands before them, and what stands there already."""
+class AnswerReader(Protocol):
+    """Reads the user's answers to questions."""
 
-    async def read(self, prompt: str, typed: str = "") -> str | None: ...
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        """One line; None at the end of input. `typed` is a text to edit."""
 
 
-class LineSource:
+class StdinReader:
     def __init__(self) -> None:
         self._pending: asyncio.Future[str | None] | None = None
 
@@ -31,15 +32,15 @@ class LineSource:
         if self._pending is None:
             loop = asyncio.get_running_loop()
             self._pending = loop.create_future()
-            asked = (loop, self._pending, prompt)
-            threading.Thread(target=_read, args=asked, name="aish-input", daemon=True).start()
+            arguments = (loop, self._pending, prompt)
+            threading.Thread(target=_read, args=arguments, name="aish-input", daemon=True).start()
         else:
             _show(prompt)
         line = None
         try:
             line = await asyncio.shield(self._pending)
         finally:
-            if line is None:  # nobody ended the line
+            if line is None:  # the user has not ended the line
                 _show("\n")
         self._pending = None
         return line
@@ -51,7 +52,7 @@ def _show(text: str) -> None:
 
 
 def drop_typed_ahead() -> None:
-    """Forget what is waiting to be read from the terminal."""
+    """Discards the keys that wait to be read from the terminal."""
     try:
         import termios
     except ImportError:  # Windows
@@ -61,18 +62,16 @@ def drop_typed_ahead() -> None:
 
 
 def _read(loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None], prompt: str) -> None:
-    """What is typed as soon as the question stands there is echoed, too."""
     try:
-        with echoed():
+        with echo_on():  # before the question, so that the first key after it is echoed, too
             _show(prompt)
             line: str | None = input()
     except (EOFError, UnicodeDecodeError, OSError):
         line = None
-    # The loop may be gone by the time a line comes: then nobody waits for it.
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_settle, future, line)
+    with contextlib.suppress(RuntimeError):  # the loop has closed
+        loop.call_soon_threadsafe(_set_line, future, line)
 
 
-def _settle(future: asyncio.Future[str | None], line: str | None) -> None:
+def _set_line(future: asyncio.Future[str | None], line: str | None) -> None:
     if not future.done():
         future.set_result(line)

@@ -1,34 +1,40 @@
-"""The text before the line, from a template; cheap enough to be made anew at every key."""
+"""Renders the prompt from its template. Cheap enough to run at every key."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from aish.frontends.shell.prompt.routing import Goal
-from aish.frontends.shell.state import Shell
+from aish.frontends.shell.prompt.routing import Destination
+from aish.frontends.shell.shell import Shell
 
 MARKS = {
-    Goal.SHELL: ("$", "ansigreen"),
-    Goal.QUIET_SHELL: ("$", "ansigreen"),
-    Goal.MODEL: ("✦", "ansimagenta"),
-    Goal.META: (":", "ansicyan"),
-    Goal.NOTHING: ("›", ""),
+    Destination.SHELL: ("$", "ansigreen"),
+    Destination.QUIET_SHELL: ("$", "ansigreen"),
+    Destination.MODEL: ("✦", "ansimagenta"),
+    Destination.META: (":", "ansicyan"),
+    Destination.NOTHING: ("›", ""),
 }
-PLAIN_MARKS = {Goal.SHELL: "$", Goal.QUIET_SHELL: "$", Goal.MODEL: "?", Goal.META: ":", Goal.NOTHING: ">"}
+PLAIN_MARKS = {
+    Destination.SHELL: "$",
+    Destination.QUIET_SHELL: "$",
+    Destination.MODEL: "?",
+    Destination.META: ":",
+    Destination.NOTHING: ">",
+}
 _FIELD = re.compile(r"{(\w+)}")
 _MAX_CWD_CHARS = 40
 
 Fragments = list[tuple[str, str]]
 
 
-def prompt_fragments(shell: Shell, template: str, goal: Goal, *, plain: bool) -> Fragments:
-    """Style and text, as prompt_toolkit takes them."""
-    mark, colour = (PLAIN_MARKS[goal], "") if plain else MARKS[goal]
+def prompt_fragments(shell: Shell, template: str, destination: Destination, *, plain: bool) -> Fragments:
+    """Pairs of style and text, as prompt_toolkit takes them."""
+    mark, colour = (PLAIN_MARKS[destination], "") if plain else MARKS[destination]
     values = {
         "model": shell.model or shell.request.model or "…",
-        "cwd": short_path(shell.cwd, str(Path.home())),
-        "branch": branch_of(shell.cwd),
+        "cwd": shorten_path(shell.cwd, str(Path.home())),
+        "branch": find_branch(shell.cwd),
         "ctx_used": str(shell.context_tokens),
         "ctx_max": str(shell.window or "?"),
         "cost": "?" if shell.usage.cost is None else f"${shell.usage.cost:.4f}",
@@ -43,10 +49,10 @@ def prompt_fragments(shell: Shell, template: str, goal: Goal, *, plain: bool) ->
         else:
             style = "" if plain else {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow"}.get(piece, "")
             fragments.append((style, values.get(piece, f"{{{piece}}}")))
-    return _without_double_spaces(fragments)
+    return _collapse_spaces(fragments)
 
 
-def short_path(path: str, home: str) -> str:
+def shorten_path(path: str, home: str) -> str:
     shown = "~" + path[len(home) :] if path == home or path.startswith(f"{home}/") else path
     return shown if len(shown) <= _MAX_CWD_CHARS else "…" + shown[-_MAX_CWD_CHARS:]
 
@@ -54,10 +60,10 @@ def short_path(path: str, home: str) -> str:
 _branches: dict[str, tuple[float, str]] = {}
 
 
-def branch_of(folder: str) -> str:
-    """The branch that is checked out there, "" for none. Read from the files: a process at every key would be felt."""
-    for place in (Path(folder), *Path(folder).parents):
-        head = place / ".git" / "HEAD"
+def find_branch(folder: str) -> str:
+    """The git branch that is checked out, or "". Reads .git/HEAD: starting git at every key would be slow."""
+    for parent in (Path(folder), *Path(folder).parents):
+        head = parent / ".git" / "HEAD"
         try:
             changed = head.stat().st_mtime
         except OSError:
@@ -77,8 +83,8 @@ def _read_branch(head: Path) -> str:
     return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:7]
 
 
-def _without_double_spaces(fragments: Fragments) -> Fragments:
-    """An empty field leaves no gap."""
+def _collapse_spaces(fragments: Fragments) -> Fragments:
+    """Removes the double spaces that empty fields leave."""
     result: Fragments = []
     for style, text in fragments:
         if result and text.startswith(" ") and result[-1][1].endswith(" "):

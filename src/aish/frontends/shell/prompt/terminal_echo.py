@@ -1,6 +1,6 @@
-"""The terminal's own echo, held back: what is typed while nobody reads it belongs to the next prompt, which draws it.
+"""Switches the terminal's echo off while aish does not read: early keystrokes are drawn by the next prompt instead.
 
-It begins before anything else of the shell is loaded, so it imports next to nothing. Where there is no terminal, or no
+This runs before anything else of the shell is loaded, so it imports next to nothing. Without a terminal, or without
 `termios` (Windows), it does nothing.
 """
 
@@ -15,16 +15,15 @@ _LFLAG, _CC = 3, 6
 
 
 @contextlib.contextmanager
-def unechoed() -> Iterator[None]:
-    """While inside, keys wait as they were pressed, unseen: none edits a line, none is the end of input. Ctrl-C and
-    Ctrl-Z still work."""
+def echo_off() -> Iterator[None]:
+    """Inside, keys are buffered by the terminal, without echo or line editing. Ctrl-C and Ctrl-Z still work."""
     with _changed(_without_echo):
         yield
 
 
 @contextlib.contextmanager
-def echoed() -> Iterator[None]:
-    """While inside, a line is typed as usual, though this is inside `unechoed`."""
+def echo_on() -> Iterator[None]:
+    """Inside, a line is typed as usual, also within `echo_off`."""
     with _changed(_with_echo):
         yield
 
@@ -44,7 +43,7 @@ def _with_echo(modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _changed(change: Callable[[list[Any]], None]) -> Iterator[None]:
-    """The terminal with its modes changed, given back as it was."""
+    """Changes the modes of the terminal and restores them afterwards."""
     try:
         import termios
     except ImportError:

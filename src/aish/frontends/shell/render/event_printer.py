@@ -1,13 +1,19 @@
-"""Shows a turn's events on a terminal, and keeps what decides the exit code."""
+"""Prints the events of a turn, and keeps what decides the exit code. Here as plain text or JSON; `reply` draws
+Markdown."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
 
-from aish.frontends.shell.render.spinner import Waiting
-from aish.frontends.shell.render.styles import Look
+from aish.engine.engine import Engine
+from aish.frontends.shell.render.styles import DisplayOptions
 from aish.frontends.terminal import Output
+from aish.ports import Ask
 from aish.types.events import (
     LIMIT_ENDS,
     Event,
@@ -26,37 +32,86 @@ from aish.types.events import (
     encode_event,
 )
 from aish.types.messages import text_of
+from aish.types.requests import TurnRequest
 from aish.types.tools import ResultStatus
 
 ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
 _REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
 # One line of a call or a result is enough to follow along; the whole is in the session.
 _FRAME_CHARS = 200
+# A shorter wait needs no sign of life.
+PATIENCE_S = 0.4
+TICK_S = 0.1
+SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-def narrator_for(output: Output, look: Look) -> Narrator:
-    """Markdown is drawn where somebody watches, and passed on as it is where a program reads."""
-    if not look.live:
-        return Narrator(output)
-    from aish.frontends.shell.render.reply import Reply
+def printer_for(output: Output, display: DisplayOptions) -> EventPrinter:
+    """Draws Markdown on a terminal, and passes text through unchanged where a program reads it."""
+    if not display.live:
+        return EventPrinter(output)
+    from aish.frontends.shell.render.reply import ReplyPrinter
 
-    return Reply(output, look)
+    return ReplyPrinter(output, display)
 
 
-class Narrator:
-    """Plain text to stdout, what surrounds it to stderr."""
+async def print_turn(engine: Engine, request: TurnRequest, printer: EventPrinter, ask: Ask | None) -> None:
+    """Runs one turn and prints its events as they arrive."""
+    async with (
+        printer.waiting(f"waiting for {request.model or 'a model'}"),
+        engine.turn(request, ask=ask) as batches,
+    ):
+        async for events in batches:
+            printer.show_all(events)
+
+
+class Spinner:
+    """Shows what is waited for and for how long, from entering until `stop` or leaving. Nothing where output is no
+    terminal."""
+
+    def __init__(self, output: Output, subject: str) -> None:
+        self._output = output
+        self._subject = subject
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._spin())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._output.end_progress()
+
+    async def _spin(self) -> None:
+        started_s = time.monotonic()
+        await asyncio.sleep(PATIENCE_S)
+        while True:
+            for frame in SPINNER_FRAMES:
+                waited_s = time.monotonic() - started_s
+                self._output.progress(f"{frame} {self._subject}, {waited_s:.1f} s")
+                await asyncio.sleep(TICK_S)
+
+
+class EventPrinter:
+    """Plain text: the answer to stdout, everything else to stderr."""
 
     def __init__(self, output: Output) -> None:
         self.output = output
         self.end: TurnEnd | None = None
-        self.refused = False
+        self.has_refused = False
         self.session = ""
-        self._waiting: Waiting | None = None
+        self._spinner: Spinner | None = None
 
     def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
-        """To be inside of while a turn is shown: there is a sign of life until something is."""
-        self._waiting = Waiting(self.output, subject)
-        return self._waiting
+        """The context in which a turn is shown: it shows what is waited for until the first event."""
+        self._spinner = Spinner(self.output, subject)
+        return self._spinner
 
     def show_all(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -70,10 +125,10 @@ class Narrator:
             return LIMIT_REACHED
         if self.end in (TurnEnd.CANCELLED, TurnEnd.INTERRUPTED, None):
             return INTERRUPTED
-        return REFUSED if self.refused else ANSWERED
+        return REFUSED if self.has_refused else ANSWERED
 
     def show(self, event: Event) -> None:
-        self._keep(event)
+        self._record(event)
         match event.body:
             case TextDelta(text):
                 self.output.answer(text)
@@ -96,21 +151,21 @@ class Narrator:
             case _:
                 pass  # the steps of a plan are shown by their calls
 
-    def _keep(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         self.session = event.session
-        if self._waiting and not isinstance(event.body, TurnStarted | StepStarted):
-            self._waiting.over()
+        if self._spinner and not isinstance(event.body, TurnStarted | StepStarted):
+            self._spinner.stop()
         if isinstance(event.body, ToolResult) and event.body.status in _REFUSALS:
-            self.refused = True
+            self.has_refused = True
         if isinstance(event.body, TurnFinished):
             self.end = event.body.reason
 
 
-class JsonNarrator(Narrator):
+class JsonEventPrinter(EventPrinter):
     """Every event as one line of JSON."""
 
     def show(self, event: Event) -> None:
-        self._keep(event)
+        self._record(event)
         self.output.line(encode_event(event).decode())
 
 

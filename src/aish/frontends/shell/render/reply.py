@@ -1,6 +1,6 @@
-"""A reply on a terminal: the events of a turn as markdown, quiet frames and a line that says what is waited for.
+"""Prints a reply on a terminal: text as Markdown, tool calls as frames, and a line that says what is waited for.
 
-What is shown stays where it is, also when the turn is stopped half-way: leaving `waiting` shows all that was held back.
+Output stays where it is, also if the turn is stopped: leaving `waiting` prints everything that was held back.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import assert_never
 
-from aish.frontends.shell.render.event_printer import Narrator
+from aish.frontends.shell.render.event_printer import EventPrinter
 from aish.frontends.shell.render.markdown.code import Highlighter
 from aish.frontends.shell.render.markdown.renderer import Markdown
-from aish.frontends.shell.render.reasoning import ReasoningText
-from aish.frontends.shell.render.styles import DIM, Look, columns_of
+from aish.frontends.shell.render.markdown.wrap import Wrap
+from aish.frontends.shell.render.styles import DIM, PLAIN, DisplayOptions, StyledBuffer, columns_of
 from aish.frontends.shell.render.tool_frames import (
     Frame,
     call_frame,
-    duration,
     failure_frame,
+    format_duration,
     one_line,
     plan_frame,
     result_frame,
 )
-from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, Ticking, WaitLine
-from aish.frontends.terminal import Output
+from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, Ticker, WaitLine
+from aish.frontends.terminal import Output, visible
 from aish.types.events import (
     ArgumentsDelta,
     DecisionAsked,
@@ -50,149 +50,174 @@ from aish.types.events import (
 )
 
 
-class Reply(Narrator):
+class ReasoningText:
+    """Prints reasoning in full: dim and wrapped. It is not parsed as Markdown, so that nothing is held back."""
+
+    def __init__(self, write: Callable[[str], None], columns: Callable[[], int], *, styled: bool) -> None:
+        self._write = write
+        self._style = DIM if styled else PLAIN
+        self._buffer = StyledBuffer()
+        self._wrap = Wrap(self._buffer, columns)
+
+    def feed(self, text: str) -> None:
+        lines = visible(text).replace("\t", "    ").split("\n")
+        for line in lines[:-1]:
+            self._wrap.text(line, self._style)
+            self._wrap.newline()
+        self._wrap.text(lines[-1], self._style)
+        self._flush()
+
+    def close(self) -> None:
+        self._wrap.finish()
+        self._buffer.plain()
+        self._flush()
+
+    def _flush(self) -> None:
+        if text := self._buffer.take():
+            self._write(text)
+
+
+class ReplyPrinter(EventPrinter):
     def __init__(
         self,
         output: Output,
-        look: Look,
+        display: DisplayOptions,
         *,
         columns: Callable[[], int] | None = None,
         wait: WaitLine | None = None,
     ) -> None:
         super().__init__(output)
-        self._look = look
+        self._display = display
         self._columns = columns or columns_of(output.out)
         self._wait = wait or WaitLine(output, self._columns)
-        self._markdown = Markdown(output.shown, self._columns, find_highlighter=self._highlighter)
-        self._reasoning = ReasoningText(output.shown, self._columns, styled=look.styled)
-        self._thinking = False
-        self._calls: dict[str, str] = {}  # those under way: id and name
-        self._framed = ""  # the call whose frame was the last thing shown
+        self._markdown = Markdown(output.write_safe, self._columns, find_highlighter=self._find_highlighter)
+        self._reasoning = ReasoningText(output.write_safe, self._columns, styled=display.styled)
+        self._is_thinking = False
+        self._running_calls: dict[str, str] = {}  # names by id
+        self._framed_call = ""  # the call whose frame was printed last
 
     def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
-        self._wait.waits_for(subject)
-        return Ticking(self._wait, self.close)
+        self._wait.set_subject(subject)
+        return Ticker(self._wait, self.close)
 
     def show(self, event: Event) -> None:
         self.show_all((event,))
 
     def show_all(self, events: Sequence[Event]) -> None:
-        """Text that comes together is written together."""
+        """Prints a batch of events. Consecutive text is written at once."""
         text: list[str] = []
         for event in events:
-            self._keep(event)
+            self._record(event)
             if isinstance(event.body, TextDelta):
                 text.append(event.body.text)
                 continue
             if text:
-                self._text("".join(text))
+                self._show_text("".join(text))
                 text.clear()
-            self._other(event)
+            self._show_other(event)
         if text:
-            self._text("".join(text))
+            self._show_text("".join(text))
 
     def close(self) -> None:
-        """What was held back is shown, and the line ended. More may follow."""
+        """Prints what was held back and ends the line. More may follow."""
         self._wait.wipe()
         self._end_thinking()
         self._markdown.close()
         self.output.end_line()
 
-    def _text(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self._wait.wipe()
         self._end_thinking()
-        self._framed = ""
-        if self._look.styled:
+        self._framed_call = ""
+        if self._display.styled:
             self._markdown.feed(text)
         else:
             self.output.answer(text)
-        self._wait.waits_for("writing", patience_s=WRITING_PATIENCE_S)
+        self._wait.set_subject("writing", patience_s=WRITING_PATIENCE_S)
 
-    def _other(self, event: Event) -> None:
+    def _show_other(self, event: Event) -> None:
         match event.body:
             case ReasoningDelta(text):
-                self._think(text)
+                self._show_reasoning(text)
             case TurnStarted(model=model) | StepStarted(model=model):
                 self.close()
-                self._wait.waits_for(f"waiting for {model or 'a model'}")
+                self._wait.set_subject(f"waiting for {model or 'a model'}")
             case ToolCallStarted(name=name):
                 self.close()
-                self._wait.waits_for(f"calling {name}")
+                self._wait.set_subject(f"calling {name}")
             case ArgumentsDelta():
                 self._wait.count()
             case ToolCallReady(name, arguments):
-                self._call(event.call, name, arguments)
+                self._show_call(event.call, name, arguments)
             case ToolResult() as result:
-                self._result(event.call, result)
+                self._show_result(event.call, result)
             case DecisionAsked():
                 self.close()
-                self._wait.rest()  # a person is asked, and answers here
-                self._framed = ""
+                self._wait.clear()  # the user is asked, and answers here
+                self._framed_call = ""
             case DecisionMade():
                 self._wait_for_calls()
             case Status(text) | Halted(text):
-                self._frame([[(f"· {text}", DIM)]])
+                self._show_frame([[(f"· {text}", DIM)]])
             case Failed() as failed:
-                self._frame(failure_frame(failed))
+                self._show_frame(failure_frame(failed))
             case TurnFinished():
                 self.close()
-                self._wait.rest()
+                self._wait.clear()
             case PlanAccepted(plan):
-                self._frame(plan_frame(plan, self._columns()))
+                self._show_frame(plan_frame(plan, self._columns()))
             case PlanRejected(errors):
-                self._frame([[(f"· the plan cannot be run: {one_line(errors[0], self._columns() - 30)}", DIM)]])
-                self._wait.waits_for("planning again")
-            case PlanProposed() | PlanStepStarted() | PlanStepFinished():
-                pass  # the calls themselves are shown
-            case UsageReported() | TextDelta():
-                pass
+                self._show_frame([[(f"· the plan cannot be run: {one_line(errors[0], self._columns() - 30)}", DIM)]])
+                self._wait.set_subject("planning again")
+            case PlanProposed() | PlanStepStarted() | PlanStepFinished() | UsageReported() | TextDelta():
+                pass  # the steps of a plan are shown by their calls
             case _ as never:
                 assert_never(never)
 
-    def _think(self, text: str) -> None:
-        if not self._thinking:
+    def _show_reasoning(self, text: str) -> None:
+        if not self._is_thinking:
             self.close()
-            self._thinking = True
-        self._wait.waits_for("thinking")
+            self._is_thinking = True
+        self._wait.set_subject("thinking")
         self._wait.count()
-        if self._look.reasoning == "show":
+        if self._display.reasoning == "show":
             self._wait.wipe()
             self._reasoning.feed(text)
 
     def _end_thinking(self) -> None:
-        if not self._thinking:
+        if not self._is_thinking:
             return
-        self._thinking = False
-        if self._look.reasoning == "show":
+        self._is_thinking = False
+        if self._display.reasoning == "show":
             self._reasoning.close()
-        elif self._look.reasoning == "fold":
-            self.output.note(f"∴ thought for {duration(self._wait.waited_s)}")
+        elif self._display.reasoning == "fold":
+            self.output.note(f"∴ thought for {format_duration(self._wait.waited_s)}")
 
-    def _call(self, call: str, name: str, arguments: str) -> None:
-        self._calls[call] = name
-        self._frame(call_frame(name, arguments, self._columns()))
-        self._framed = call
+    def _show_call(self, call: str, name: str, arguments: str) -> None:
+        self._running_calls[call] = name
+        self._show_frame(call_frame(name, arguments, self._columns()))
+        self._framed_call = call
         self._wait_for_calls()
 
-    def _result(self, call: str, result: ToolResult) -> None:
-        self._calls.pop(call, None)
-        self._frame(result_frame(result, self._columns(), named=call != self._framed))
+    def _show_result(self, call: str, result: ToolResult) -> None:
+        self._running_calls.pop(call, None)
+        self._show_frame(result_frame(result, self._columns(), named=call != self._framed_call))
         self._wait_for_calls()
 
     def _wait_for_calls(self) -> None:
-        if self._calls:
-            self._wait.waits_for(one_line(", ".join(self._calls.values()), self._columns() // 2))
+        if self._running_calls:
+            self._wait.set_subject(one_line(", ".join(self._running_calls.values()), self._columns() // 2))
         else:
-            self._wait.rest()
+            self._wait.clear()
 
-    def _frame(self, frame: Frame) -> None:
+    def _show_frame(self, frame: Frame) -> None:
         self.close()
-        self._framed = ""
+        self._framed_call = ""
         for line in frame:
-            self.output.aside(line)
+            self.output.styled_note(line)
 
-    def _highlighter(self, language: str) -> Highlighter | None:
-        if not self._look.highlight:
+    def _find_highlighter(self, language: str) -> Highlighter | None:
+        if not self._display.highlight:
             return None
         from aish.frontends.shell.render.highlight.highlighter import find_highlighter
 

@@ -1,16 +1,19 @@
-"""How replies look: a name for each thing that is shown, the codes it is drawn with, and where none may be.
+"""Styles of terminal output, and which of them a stream can show.
 
-A style is a string of SGR parameters, so `"1;35"` is bold magenta and `""` is plain. Only the colours that read on
-light and on dark backgrounds alike are used: not yellow or white, not blue, nothing bright.
+A style is a string of SGR parameters: `"1;35"` is bold magenta, `""` is plain. Only colours that are readable on light
+and on dark backgrounds are used: no yellow, white or blue, and nothing bright.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, TextIO
 
 import msgspec
+
+from aish.frontends.terminal import Output
 
 Style = str
 Run = tuple[str, Style]
@@ -22,7 +25,7 @@ TITLE = "1;4"
 CODE = "36"
 WRONG = "31"
 
-# What a highlighter names, and how it is drawn.
+# The names that highlighters give to parts of code.
 SYNTAX: Mapping[str, Style] = {
     "keyword": "35",
     "string": "32",
@@ -35,14 +38,17 @@ SYNTAX: Mapping[str, Style] = {
     "variable": "31",
 }
 
-# Narrower than this, wrapping makes no sense: the terminal's own wrap takes over.
+# On narrower terminals text is not wrapped further: the terminal's own wrapping takes over.
 MIN_COLUMNS = 16
 _DEFAULT_COLUMNS = 80
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """`styled`: markdown is drawn with SGR codes; otherwise it is passed on as it was written. `live`: a line may be
-    drawn and wiped again. Reasoning is told of in a line (`fold`), shown in full, or hidden."""
+class DisplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How output is shown.
+
+    `styled`: Markdown is drawn with SGR codes; otherwise it is passed through. `live`: a line may be drawn and erased
+    again. Reasoning is summed up in a line (`fold`), shown in full, or hidden.
+    """
 
     styled: bool = False
     live: bool = False
@@ -50,15 +56,23 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: Reasoning = "fold"
 
 
-def look_for(out: TextIO, env: Mapping[str, str], *, highlight: bool = True, reasoning: Reasoning = "fold") -> Look:
-    """What this stream can show."""
+def display_for(
+    out: TextIO, env: Mapping[str, str], *, highlight: bool = True, reasoning: Reasoning = "fold"
+) -> DisplayOptions:
+    """The options that this stream supports."""
     terminal = out.isatty() and env.get("TERM", "") != "dumb"
     styled = terminal and not env.get("NO_COLOR")
-    return Look(styled=styled, live=terminal, highlight=highlight, reasoning=reasoning)
+    return DisplayOptions(styled=styled, live=terminal, highlight=highlight, reasoning=reasoning)
+
+
+def make_output(env: Mapping[str, str]) -> Output:
+    """Output to stdout and stderr, with what stderr supports."""
+    display = display_for(sys.stderr, env)
+    return Output(color=display.styled, live=display.live)
 
 
 def columns_of(out: TextIO) -> Callable[[], int]:
-    """Asks each time, so that a resized window is noticed with the next line."""
+    """A function that reads the width of the terminal, so that a resized window is noticed with the next line."""
 
     def columns() -> int:
         try:
@@ -70,12 +84,12 @@ def columns_of(out: TextIO) -> Callable[[], int]:
     return columns
 
 
-def joined(outer: Style, inner: Style) -> Style:
+def join_styles(outer: Style, inner: Style) -> Style:
     return f"{outer};{inner}" if outer and inner else outer or inner
 
 
-class Ink:
-    """Collects what is to be written, with a code only where the style changes. Each line ends plain."""
+class StyledBuffer:
+    """Collects styled text, with an SGR code only where the style changes. Each line ends plain."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -1,6 +1,6 @@
-"""How many columns text takes on a terminal, and where a line of it may be broken.
+"""Measures the columns that text takes on a terminal, and decides where a line may be broken.
 
-Where terminals disagree (sequences joined by ZWJ, flags, variation selectors) the widest answer is taken: a line
+Terminals disagree on sequences joined by ZWJ, on flags and on variation selectors. The widest answer is taken: a line
 that is broken early is better than one that the terminal breaks itself.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 _JOINER, _EMOJI_STYLE = "\u200d", "\ufe0f"
 _OUR_MARKS = frozenset("☐☑●✗∴")
-# Never first on a line, and never last: closing and opening marks, so that they stay with what they belong to.
+# Closing marks never begin a line, and opening marks never end one.
 _NOT_FIRST = frozenset("!,.:;?)]}%'\"…、。，．：；？！）］｝〕〉》」』】’”ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ")
 _NOT_LAST = frozenset("([{（［｛〔〈《「『【‘“")
 
@@ -28,7 +28,7 @@ def width_of(text: str) -> int:
 
 
 def added_width(char: str, before: str) -> int:
-    """Columns that this character adds after that one."""
+    """The columns that a character adds after the one before it."""
     if char < "\x7f":
         return 1
     if char == _EMOJI_STYLE:  # drawn wide by some terminals when it follows a narrow sign
@@ -39,7 +39,7 @@ def added_width(char: str, before: str) -> int:
 @functools.lru_cache(maxsize=4096)
 def char_width(char: str) -> int:
     if char < "\u0300" or "\u2010" <= char <= "\u2027" or "\u2500" <= char <= "\u259f" or char in _OUR_MARKS:
-        return 1  # Latin letters, quotes and dashes, boxes: nothing that a table has to be loaded for
+        return 1  # Latin letters, quotes, dashes and boxes do not need the width table
     return max(0, _measure()(char))
 
 
@@ -48,22 +48,23 @@ def _measure() -> Callable[[str], int]:
     try:
         from wcwidth import wcwidth
     except ImportError:
-        return _interpreters_width
+        return _estimate_width
     measure: Callable[[str], int] = wcwidth
     return measure
 
 
-def _interpreters_width(char: str) -> int:
+def _estimate_width(char: str) -> int:
+    """The width by Python's own Unicode tables, if wcwidth is not installed."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf", "Zl", "Zp") and char != "\u00ad":
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" or _is_flag(char) else 1
 
 
 def may_break(before: str, char: str) -> bool:
-    """Whether a line may end between these two, neither of them a blank: beside wide characters it may."""
+    """Whether a line may end between two characters that are no blanks: only beside a wide character."""
     if char_width(char) == 0 or char in _NOT_FIRST or before in _NOT_LAST or before == _JOINER:
         return False
-    if _is_flag(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:  # flags are pairs; tones colour what is before them
+    if _is_flag(char) or 0x1F3FB <= ord(char) <= 0x1F3FF:  # flags are pairs; skin tones belong to the character before
         return False
     return char_width(char) == 2 or char_width(before) == 2
 
@@ -72,20 +73,20 @@ def _is_flag(char: str) -> bool:
     return 0x1F1E6 <= ord(char) <= 0x1F1FF
 
 
-def cut(text: str, room: int) -> int:
-    """How many characters of the text fit into that many columns; a mark is not parted from what it belongs to."""
+def count_fitting(text: str, room: int) -> int:
+    """Counts the characters that fit into `room` columns. A combining mark stays with its character."""
     if text.isascii():
         return min(room, len(text))
     used, before = 0, ""
     for at, char in enumerate(text):
         used += added_width(char, before)
         if used > room:
-            return _whole(text, at)
+            return _cluster_start(text, at)
         before = char
     return len(text)
 
 
-def _whole(text: str, at: int) -> int:
+def _cluster_start(text: str, at: int) -> int:
     while at > 0 and (char_width(text[at]) == 0 or text[at - 1] == _JOINER):
         at -= 1
     return at

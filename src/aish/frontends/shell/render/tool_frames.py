@@ -1,4 +1,4 @@
-"""Tool calls and what surrounds a reply, as a few quiet lines. Pure: each gives lines as runs of styled text."""
+"""Frames for tool calls, results, plans and failures: a few lines of styled runs each. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from aish.frontends.shell.render.styles import BOLD, DIM, PLAIN, WRONG, Run
-from aish.frontends.shell.render.text_width import cut, width_of
+from aish.frontends.shell.render.text_width import count_fitting, width_of
 from aish.frontends.terminal import visible
 from aish.types.events import Failed, ToolResult
 from aish.types.messages import ImagePart, text_of
 from aish.types.tools import ResultStatus
 
-# Enough to see what a result is; the whole is in the session.
+# The first lines of a result; all of it is in the session.
 _HEAD_LINES = 4
 _MAX_VALUE_CHARS = 80
 
@@ -23,11 +23,11 @@ Frame = list[list[Run]]
 def call_frame(name: str, arguments: str, columns: int) -> Frame:
     name = one_line(name, columns // 2)
     room = max(8, columns - width_of(name) - 3)
-    return [[("● ", DIM), (name, BOLD), (f" {one_line(arguments_in_brief(arguments), room)}", DIM)]]
+    return [[("● ", DIM), (name, BOLD), (f" {one_line(summarize_arguments(arguments), room)}", DIM)]]
 
 
 def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
-    """`named`: the call itself was shown some time ago, so the result says whose it is."""
+    """`named`: the call was not shown just before, so the frame names the tool."""
     lines = [line for line in visible(text_of(result.parts)).splitlines() if line.strip()]
     lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
     frame: Frame = [[("● ", DIM), (one_line(result.name, columns // 2), BOLD)]] if named else []
@@ -42,12 +42,12 @@ def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
 
 
 def plan_frame(plan: Any, columns: int) -> Frame:
-    """The steps, each with what it waits for and why it is there."""
+    """The steps of a plan, each with the steps it needs and its reason."""
     frame: Frame = [[("the plan:", DIM)]]
     for step in plan["steps"]:
         needs = f" after {', '.join(step['needs'])}" if step.get("needs") else ""
         why = f" · {step['why']}" if step.get("why") else ""
-        line = f"{step['tool']} {arguments_in_brief(msgspec.json.encode(step.get('args', {})).decode())}{needs}{why}"
+        line = f"{step['tool']} {summarize_arguments(msgspec.json.encode(step.get('args', {})).decode())}{needs}{why}"
         frame.append([(f"  {visible(step['id'])} ", BOLD), (one_line(visible(line), columns - 6), DIM)])
     return frame
 
@@ -65,11 +65,11 @@ def _remarks(result: ToolResult, left_out: int) -> str:
         parts.append(f"{result.truncated_chars} characters left out")
     if not result.parts:
         parts.append("no output")
-    return " · ".join([*parts, duration(result.duration_ms / 1000)])
+    return " · ".join([*parts, format_duration(result.duration_ms / 1000)])
 
 
-def arguments_in_brief(arguments: str) -> str:
-    """A command as one, a single value as it is, several with their names."""
+def summarize_arguments(arguments: str) -> str:
+    """A command as `$ command`, a single value alone, several with their names."""
     try:
         values = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -88,15 +88,15 @@ def _value(value: Any) -> str:
 
 
 def one_line(text: str, columns: int) -> str:
-    """The text on one line that is no wider than that."""
-    # Only the beginning can be shown: a result of megabytes is not looked at in full.
+    """The text on one line of at most that width."""
+    # Only the beginning can be shown: the rest of a result of megabytes is not processed.
     flat = " ".join(visible(text[: 4 * max(1, columns)]).split())
     if width_of(flat) <= columns and len(text) <= 4 * max(1, columns):
         return flat
-    return f"{flat[: cut(flat, max(1, columns - 1))]}…"
+    return f"{flat[: count_fitting(flat, max(1, columns - 1))]}…"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:

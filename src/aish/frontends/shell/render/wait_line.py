@@ -1,7 +1,7 @@
-"""The line that says what is waited for: drawn below the reply, and wiped before anything else is written.
+"""A line below the reply that says what is waited for. It is erased before anything else is written.
 
-It is drawn only where the cursor stands at the start of a line, so wiping it leaves no trace. A tick decides; whoever
-owns the line sees to it that ticks come.
+It is drawn only if the cursor is at the start of a line, so that erasing it leaves no trace. `tick` draws it when it is
+due; `Ticker` calls `tick`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from aish.frontends.shell.render.tool_frames import duration, one_line
+from aish.frontends.shell.render.event_printer import PATIENCE_S, SPINNER_FRAMES, TICK_S
+from aish.frontends.shell.render.tool_frames import format_duration, one_line
 from aish.frontends.terminal import Output
 
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_EVERY_S = 0.1
-# A wait shorter than this is not felt. Between two lines of a reply it may be longer: there the text is sign enough.
-PATIENCE_S = 0.4
+# Between two lines of a reply the text itself is a sign of life.
 WRITING_PATIENCE_S = 1.5
-# A rate over less than this says nothing.
+# A rate over a shorter time is not meaningful.
 _MIN_RATE_S = 1.0
 
 
@@ -38,20 +36,20 @@ class WaitLine:
         self._ticks = 0
         self._drawn = False
 
-    def waits_for(self, subject: str, *, patience_s: float = PATIENCE_S) -> None:
-        """What the line says from now on. The time goes on when it is what it said before."""
+    def set_subject(self, subject: str, *, patience_s: float = PATIENCE_S) -> None:
+        """What is waited for from now on. The time restarts if the subject has changed."""
         if subject != self._subject:
             self._since = self._clock()
             self._tokens = 0
         self._subject, self._patience_s = subject, patience_s
 
-    def rest(self) -> None:
-        """Nothing is waited for."""
+    def clear(self) -> None:
+        """Erases the line: nothing is waited for."""
         self.wipe()
         self._subject = ""
 
     def count(self, tokens: int = 1) -> None:
-        """Tokens have come that are not shown."""
+        """Counts tokens that arrived and are not shown."""
         self._tokens += tokens
 
     @property
@@ -59,7 +57,7 @@ class WaitLine:
         return self._clock() - self._since
 
     def wipe(self) -> None:
-        """To be called before anything is written."""
+        """Erases the line. Call it before anything is written."""
         if self._drawn:
             self._output.end_progress()
             self._drawn = False
@@ -70,26 +68,26 @@ class WaitLine:
             return
         if self._clock() - self._quiet_since < self._patience_s:
             return
-        frame = _FRAMES[self._ticks % len(_FRAMES)]
+        frame = SPINNER_FRAMES[self._ticks % len(SPINNER_FRAMES)]
         self._ticks += 1
         self._drawn = True
-        # One column less than there are: a full line would make some terminals scroll.
-        self._output.progress(one_line(f"{frame} {self._subject}, {self._said()}", self._columns() - 1))
+        # One column less than the width: a full line makes some terminals scroll.
+        self._output.progress(one_line(f"{frame} {self._subject}, {self._progress()}", self._columns() - 1))
 
-    def _said(self) -> str:
+    def _progress(self) -> str:
         waited_s = self.waited_s
-        said = f"{waited_s:.1f} s" if waited_s < 10 else duration(waited_s)
+        time_text = f"{waited_s:.1f} s" if waited_s < 10 else format_duration(waited_s)
         if self._tokens and waited_s >= _MIN_RATE_S:
-            return f"{said}, {self._tokens / waited_s:.0f} tokens/s"
-        return said
+            return f"{time_text}, {self._tokens / waited_s:.0f} tokens/s"
+        return time_text
 
 
-class Ticking:
-    """Ticks while inside; `leave` is called on the way out, whatever the reason."""
+class Ticker:
+    """Ticks the line while inside; on the way out it clears the line and calls `on_leave`."""
 
-    def __init__(self, line: WaitLine, leave: Callable[[], None]) -> None:
+    def __init__(self, line: WaitLine, on_leave: Callable[[], None]) -> None:
         self._line = line
-        self._leave = leave
+        self._on_leave = on_leave
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -101,10 +99,10 @@ class Ticking:
     ) -> None:
         if self._task:
             self._task.cancel()
-        self._line.rest()
-        self._leave()
+        self._line.clear()
+        self._on_leave()
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(TICK_S)
             self._line.tick()

@@ -47,7 +47,7 @@ from aish.frontends.http.turns.request_fields import (
     split_conversation,
 )
 from aish.frontends.http.turns.tool_fields import ToolsByServer, check_count, choose_tools
-from aish.frontends.runtime import BroughtTools
+from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
 from aish.safety.policy.gate import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
@@ -70,7 +70,7 @@ class ResponseTools(msgspec.Struct, frozen=True):
     late: frozenset[str] = frozenset()
     approvable: frozenset[str] = frozenset()
     listings: tuple[ToolListing, ...] = ()
-    guests: BroughtTools | None = None
+    guests: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
 
@@ -157,7 +157,7 @@ class ResponsePlan(msgspec.Struct, frozen=True):
     given: tuple[Message, ...]
     previous: str
     listed: tuple[str, ...]
-    guests: BroughtTools | None = None
+    guests: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
 

@@ -1,8 +1,8 @@
-"""Colours for code, line by line as it arrives.
+"""Highlights code line by line as it arrives.
 
-A fence names a language; its parser is loaded then, and not before: tree-sitter where there is a grammar wheel, else
-Pygments, nothing where neither is installed. Only colours come from a parser: what is shown is the line itself, cut
-into pieces that are put together again by `line`, so a parser that is wrong cannot change text.
+The parser of a language is loaded when a fence first names it: tree-sitter if its grammar is installed, otherwise
+Pygments, otherwise none. A parser supplies only colours; the text shown is always the line itself, so a parser that is
+wrong cannot change it.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from aish.frontends.shell.render.styles import PLAIN, SYNTAX, Run
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _LASTING = frozenset({"string", "comment"})
 
-# So often a parser may give up on a block: each time costs milliseconds.
-_MAX_TOO_HARD = 3
+# Attempts at a block that a parser cannot read in time: each costs milliseconds.
+_MAX_TIMEOUTS = 3
 
 Span = tuple[int, int, str]
 
 
-class TooHard(Exception):
-    """A parser has given up on what it was shown, and begins anew with the next."""
+class ParseTimeout(Exception):
+    """The parser ran out of time. It starts again with the next source."""
 
 
 class Painter(Protocol):
-    """Knows a language. It is shown `window_chars` at once: more would make each line dearer."""
+    """Parses one language. It gets at most about `window_chars` at once: parsing more would make each line slower."""
 
     window_chars: int
 
     def spans(self, source: str, start: int) -> list[Span]:
-        """What is what from `start` on: begin, end and a name of `styles.SYNTAX`, inner things after outer ones."""
+        """The spans from `start` on: begin, end and a name of `styles.SYNTAX`, inner spans after outer ones."""
 
 
 class LineHighlighter:
-    """One block of code. Parsers are given ASCII only, a letter standing in for each other character: scanners of some
-    grammars crash on others (tree-sitter-bash calls isdigit() on code points), and so every offset is that of the text.
+    """Highlights one block of code.
+
+    Parsers get ASCII only, with a letter in place of any other character: some grammars crash on others
+    (tree-sitter-bash calls isdigit() on code points), and offsets stay those of the text.
     """
 
     def __init__(self, painter: Painter) -> None:
         self._painter: Painter | None = painter
         self._source = ""
-        self._too_hard = 0
+        self._timeouts = 0
 
     def line(self, text: str) -> list[Run]:
         if self._painter is None:
@@ -53,20 +55,20 @@ class LineHighlighter:
             spans = self._painter.spans(self._source, start)
             if len(self._source) > self._painter.window_chars:
                 self._trim(self._painter)
-        except TooHard:
+        except ParseTimeout:
             self._source = ""
-            self._too_hard += 1
-            self._painter = None if self._too_hard == _MAX_TOO_HARD else self._painter
+            self._timeouts += 1
+            self._painter = None if self._timeouts == _MAX_TIMEOUTS else self._painter
             return [(text, PLAIN)]
-        except Exception:  # a lexer that fails must not take the reply with it
+        except Exception:  # a failing lexer must not end the reply
             self._painter = None
             return [(text, PLAIN)]
         return _runs(text, spans, start)
 
     def _trim(self, painter: Painter) -> None:
-        """Forget all but the last lines. A string or comment that began before them keeps its first line."""
+        """Drops all but the last lines. Keeps the first line of a string or comment that is still open there."""
         source = self._source
-        cut = _outermost_line(source, len(source) - painter.window_chars // 3)
+        cut = _find_outermost_line(source, len(source) - painter.window_chars // 3)
         opening = ""
         for begin, end, name in painter.spans(source, cut):
             if begin < cut < end and name in _LASTING:
@@ -75,8 +77,8 @@ class LineHighlighter:
         self._source = opening + source[cut:]
 
 
-def _outermost_line(source: str, at: int) -> int:
-    """Where the least indented line after this place begins."""
+def _find_outermost_line(source: str, at: int) -> int:
+    """The start of the least indented line after an offset."""
     best, least = len(source), 1000
     at = source.find("\n", max(0, at)) + 1
     while 0 < at < len(source):
@@ -105,19 +107,10 @@ def _runs(text: str, spans: list[Span], start: int) -> list[Run]:
 
 
 def find_highlighter(language: str) -> LineHighlighter | None:
-    """For what a fence calls its language. None when nothing installed knows it."""
-    name = language.lower()
-    painter = _find_grammar(name) or _find_lexer(name)
-    return LineHighlighter(painter) if painter else None
-
-
-def _find_grammar(name: str) -> Painter | None:
+    """A highlighter for the language that a fence names. None if no installed parser knows it."""
+    from aish.frontends.shell.render.highlight.pygments_painter import find_lexer_painter
     from aish.frontends.shell.render.highlight.tree_painter import find_tree_painter
 
-    return find_tree_painter(name)
-
-
-def _find_lexer(name: str) -> Painter | None:
-    from aish.frontends.shell.render.highlight.pygments_painter import find_lexer_painter
-
-    return find_lexer_painter(name)
+    name = language.lower()
+    painter: Painter | None = find_tree_painter(name) or find_lexer_painter(name)
+    return LineHighlighter(painter) if painter else None

@@ -1,4 +1,4 @@
-"""Paints code by Pygments, for the many languages without a grammar wheel."""
+"""Highlights with Pygments, for languages without a tree-sitter grammar."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from aish.frontends.shell.render.highlight.highlighter import Span
 
-# Lexers whose "language" is no code: guessing would colour prose.
+# Names of fences that hold no code: a lexer would colour prose.
 _PROSE = frozenset({"text", "plain", "plaintext", "txt", "output", "none", ""})
 
 
@@ -30,7 +30,7 @@ def _lexer(name: str) -> Any:
 
 
 class LexerPainter:
-    window_chars = 600  # lexed anew with each line
+    window_chars = 600  # all of it is lexed again with each line
 
     def __init__(self, lexer: Any) -> None:
         self._lexer = lexer
@@ -46,7 +46,7 @@ class LexerPainter:
 
 @functools.lru_cache(maxsize=512)
 def _name(token: Any) -> str:
-    """What this kind of token, or the nearest kind it is a part of, is called here."""
+    """The name of this token type, or of its nearest parent that has one."""
     names = _names()
     while token is not None:
         if token in names:

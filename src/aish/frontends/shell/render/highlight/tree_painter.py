@@ -1,4 +1,4 @@
-"""Paints code by its syntax tree. One set of rules for all grammars: they name things alike."""
+"""Highlights with tree-sitter. One set of rules serves all grammars, since they name nodes alike."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from aish.frontends.shell.render.highlight.highlighter import Span, TooHard
+from aish.frontends.shell.render.highlight.highlighter import ParseTimeout, Span
 
 if TYPE_CHECKING:
     import tree_sitter
 
-# The wheel of a language is tree_sitter_<name>; what else fences call it. There is one for YAML, but hostile text makes
-# it write where it must not (0.7.2); Pygments has that language.
+# Languages whose grammar is the wheel tree_sitter_<name>. The one for YAML (0.7.2) is left out: hostile text makes it
+# write out of bounds. Pygments has that language.
 _WHEELS = frozenset({
     "bash", "c", "cpp", "css", "go", "html", "javascript", "json", "lua", "python", "rust", "sql", "toml", "typescript",
     "tsx",
@@ -49,7 +49,7 @@ _KEYWORD = re.compile(r"[#@]?[A-Za-z_]+$")
 _INTERPOLATION = frozenset(
     ["interpolation", "template_substitution", "simple_expansion", "expansion", "command_substitution"]
 )
-# A child in this field of such a node, when it is a plain name.
+# Names of plain identifiers by their parent node and their field in it.
 _NAMES = {
     ("function_definition", "name"): "function", ("function_declaration", "name"): "function",
     ("function_item", "name"): "function", ("method_definition", "name"): "function",
@@ -58,9 +58,9 @@ _NAMES = {
     ("macro_invocation", "macro"): "function", ("class_definition", "name"): "type",
 }  # fmt: skip
 _KEYS = frozenset({("pair", "key"), ("block_mapping_pair", "key"), ("flow_pair", "key")})
-# Real code takes a tenth of a millisecond. Recovery from what is no code can take for ever, and all memory.
+# Real code takes a tenth of a millisecond. Error recovery in text that is no code can take forever, and all memory.
 _MAX_PARSE_US = 20_000
-# Deeper than people nest code; Python's own stack is the limit.
+# Deeper than real code is nested, and far from Python's own recursion limit.
 _MAX_DEPTH = 120
 
 
@@ -78,12 +78,12 @@ def _load(name: str) -> tree_sitter.Language | None:
         wheel: Any = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
         own = f"language_{name}"
         return tree_sitter.Language(getattr(wheel, own)() if hasattr(wheel, own) else wheel.language())
-    except (ImportError, AttributeError, ValueError):  # not installed, or made for another tree-sitter
+    except (ImportError, AttributeError, ValueError):  # not installed, or built for another tree-sitter
         return None
 
 
 class TreePainter:
-    """Parses on from where it was, as long as lines are only added."""
+    """Parses incrementally as long as lines are only added."""
 
     window_chars = 3000
 
@@ -92,7 +92,7 @@ class TreePainter:
 
         self._parser = tree_sitter.Parser(language)
         with warnings.catch_warnings():
-            # Deprecated for `progress_callback`, which crashes the interpreter in 0.25.2.
+            # Deprecated in favour of `progress_callback`, which crashes the interpreter in 0.25.2.
             warnings.simplefilter("ignore", DeprecationWarning)
             self._parser.timeout_micros = _MAX_PARSE_US  # type: ignore[misc]  # the stubs lag behind
         self._block_comment = _BLOCK_COMMENTS.get(name)
@@ -104,16 +104,16 @@ class TreePainter:
         walk = _Walk(source, start, len(source))
         try:
             tree = self._parse(source)
-        except ValueError as exc:  # it took too long
+        except ValueError as exc:  # the time limit
             self._parser.reset()
             self._tree, self._parsed = None, b""
-            raise TooHard(f"no parse of {len(source)} characters in time") from exc
+            raise ParseTimeout(f"no parse of {len(source)} characters in time") from exc
         walk.visit(tree.walk(), "", "", depth=0)
         return walk.spans
 
     def _parse(self, source: str) -> tree_sitter.Tree:
         text = source.encode("ascii", "replace")
-        if ending := self._missing_end(source):
+        if ending := self._find_missing_end(source):
             return self._parser.parse(text + ending.encode())
         tree = self._tree
         if tree and text.startswith(self._parsed):
@@ -125,8 +125,9 @@ class TreePainter:
         self._parsed = text
         return self._tree
 
-    def _missing_end(self, source: str) -> str:
-        """Of a comment or string that is still open: with it, it is one already."""
+    def _find_missing_end(self, source: str) -> str:
+        """The end of a comment or string that is still open. With it appended, the parser already recognises the
+        node."""
         if self._block_comment:
             opening, closing = self._block_comment
             if source.rfind(opening) > source.rfind(closing):
@@ -139,7 +140,7 @@ def _point(text: bytes) -> tuple[int, int]:
 
 
 class _Walk:
-    """One pass over the part of a tree that lies in a line."""
+    """Collects spans from the part of a tree that lies between two offsets."""
 
     def __init__(self, source: str, start: int, end: int) -> None:
         self.spans: list[Span] = []
@@ -148,7 +149,7 @@ class _Walk:
         self._end = end
 
     def visit(self, cursor: tree_sitter.TreeCursor, parent: str, outer: str, *, depth: int) -> None:
-        """`outer` is what the thing is that this one is a part of."""
+        """`parent` is the type of the parent node, `outer` the name of the span around this node."""
         node = cursor.node
         if node is None:
             return

@@ -1,1 +1,1 @@
-"""Streams markdown to a terminal; what is printed is never redrawn."""
+"""Streams Markdown to a terminal. What is printed is never redrawn."""

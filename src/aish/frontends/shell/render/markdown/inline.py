@@ -1,8 +1,8 @@
-"""Emphasis, code, links and escapes inside of a block, as its text arrives.
+"""Emphasis, code, links and escapes inside a block, while its text arrives.
 
-A mark is obeyed only when the mark that closes it has been seen, and is text otherwise: `*args` keeps its star. What
-follows an open mark is therefore held back, but not for longer than `REACH` characters or the end of the block. What is
-decided depends on the text alone, never on how it was cut into pieces.
+A mark takes effect only if its closing mark follows; otherwise it is text: `*args` keeps its star. Text after an open
+mark is therefore held back, but for at most `REACH` characters or to the end of the block. The result depends on the
+text alone, never on how it was cut into pieces.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from aish.frontends.shell.render.styles import BOLD, CODE, DIM, ITALIC, PLAIN, STRIKE, UNDERLINE, Style, joined
+from aish.frontends.shell.render.styles import BOLD, CODE, DIM, ITALIC, PLAIN, STRIKE, UNDERLINE, Style, join_styles
 
-# A phrase: longer emphasis than this is shown with its marks, rather than held back for seconds.
+# Longer emphasis is shown with its marks, rather than held back for seconds.
 REACH = 400
 _MAX_DEPTH = 6
 _SPECIAL = re.compile(r"[\\`*_~\[!\n]")
 _TICKS = re.compile(r"`+")
 _RUN = re.compile(r"`+|\*+|_+|~+")
-_ESCAPABLE = frozenset("\\`*_{}#+-.!|<>~\n")  # not brackets: \( and \[ begin formulas, which are to stay readable
+_ESCAPABLE = frozenset("\\`*_{}#+-.!|<>~\n")  # not brackets: \( and \[ begin formulas, which stay readable
 _MARKS = {mark: re.compile(rf"\\.|`+|{re.escape(mark)}+", re.DOTALL) for mark in "*_~"}
 _EMPHASIS = {("*", 1): ITALIC, ("*", 2): BOLD, ("*", 3): f"{BOLD};{ITALIC}", ("~", 2): STRIKE}
 _EMPHASIS |= {("_", count): _EMPHASIS["*", count] for count in (1, 2, 3)}
@@ -28,8 +28,8 @@ _TARGET = re.compile(r'\(((?:[^()\s]|\([^()\s]*\))*(?: +"[^"\n]*")?)\)')
 _HOLD = -1
 
 
-class Target(Protocol):
-    """Where the text goes: without marks, each piece with its style."""
+class TextTarget(Protocol):
+    """Receives the text without marks, each piece with its style."""
 
     def text(self, text: str, style: Style = PLAIN) -> None: ...
 
@@ -37,27 +37,27 @@ class Target(Protocol):
 
 
 class Inline:
-    def __init__(self, target: Target, style: Style = PLAIN, *, depth: int = 0) -> None:
+    def __init__(self, target: TextTarget, style: Style = PLAIN, *, depth: int = 0) -> None:
         self._target = target
         self._style = style
         self._depth = depth
-        self._held = ""
-        self._before = ""  # the character before what is held
-        self._passed = 0  # characters before what is held
-        self._barren: dict[tuple[str, int], int] = {}  # up to where there is no mark that closes such a one
+        self._pending = ""
+        self._before = ""  # the character before the pending text
+        self._passed = 0  # characters before the pending text
+        self._unclosed_until: dict[tuple[str, int], int] = {}  # by mark: up to here no closing mark was found
 
     def feed(self, text: str) -> None:
-        self._held += text
-        self._go_on(final=False)
+        self._pending += text
+        self._process(final=False)
 
     def finish(self, style: Style = PLAIN) -> None:
-        """The block ends; what is still open is text. The next block has this style."""
-        self._go_on(final=True)
+        """Ends the block: open marks become text. The next block has this style."""
+        self._process(final=True)
         self._style, self._before = style, ""
-        self._barren.clear()
+        self._unclosed_until.clear()
 
-    def _go_on(self, *, final: bool) -> None:
-        text, at = self._held, 0
+    def _process(self, *, final: bool) -> None:
+        text, at = self._pending, 0
         while at < len(text):
             found = _SPECIAL.search(text, at)
             stop = found.start() if found else len(text)
@@ -69,11 +69,12 @@ class Inline:
                 break
             at = after
         if at:
-            self._before, self._held = text[at - 1], text[at:]
+            self._before, self._pending = text[at - 1], text[at:]
             self._passed += at
 
     def _special(self, text: str, at: int, *, final: bool) -> int:
-        """What this character and those that belong to it mean. Returns where to go on, or _HOLD."""
+        """Handles the special character at `at` and those that belong to it. Returns the offset after them, or
+        _HOLD."""
         match text[at]:
             case "\n":
                 self._target.newline()
@@ -125,7 +126,7 @@ class Inline:
         code = code.replace("\n", " ")
         if code.startswith(" ") and code.endswith(" ") and code.strip():
             code = code[1:-1]
-        self._target.text(code, joined(self._style, CODE))
+        self._target.text(code, join_styles(self._style, CODE))
 
     def _link(self, text: str, at: int, *, final: bool) -> int:
         image = text[at] == "!"
@@ -146,9 +147,9 @@ class Inline:
         return start + 1
 
     def _show_link(self, label: str, address: str) -> None:
-        self._inside(label, joined(self._style, UNDERLINE))
+        self._inside(label, join_styles(self._style, UNDERLINE))
         if address and address != label:
-            self._target.text(f" ({address})" if label else address, joined(self._style, DIM))
+            self._target.text(f" ({address})" if label else address, join_styles(self._style, DIM))
 
     def _emphasis(self, text: str, at: int, *, final: bool) -> int:
         end = _run_end(text, at)
@@ -158,24 +159,24 @@ class Inline:
         if style is None or self._depth == _MAX_DEPTH or not self._opens(text, at, end):
             self._literal(text[at:end])
             return end
-        closing = self._closing(text, at, end, final=final)
+        closing = self._find_closing(text, at, end, final=final)
         if closing == _HOLD:
             return _HOLD
         if not closing:
             self._literal(text[at:end])
             return end
-        self._inside(text[end : closing - (end - at)], joined(self._style, style))
+        self._inside(text[end : closing - (end - at)], join_styles(self._style, style))
         return closing
 
     def _opens(self, text: str, at: int, end: int) -> bool:
         before = text[at - 1] if at else self._before
         return end < len(text) and not text[end].isspace() and not (text[at] == "_" and before.isalnum())
 
-    def _closing(self, text: str, at: int, end: int, *, final: bool) -> int:
-        """Where the run ends that closes this one; 0 when there is none, _HOLD when that is not known yet."""
+    def _find_closing(self, text: str, at: int, end: int, *, final: bool) -> int:
+        """The end of the mark that closes this one; 0 if there is none, _HOLD if that is not known yet."""
         mark, count = text[at], end - at
         reach = at + REACH
-        start = max(end, self._barren.get((mark, count), 0) - self._passed)
+        start = max(end, self._unclosed_until.get((mark, count), 0) - self._passed)
         position = start
         while found := _MARKS[mark].search(text, position, reach):
             if found.end() == len(text) and not final:
@@ -190,17 +191,17 @@ class Inline:
                 return position
         if not final and len(text) <= reach:
             return _HOLD
-        self._barren[mark, count] = self._passed + min(reach, len(text))
+        self._unclosed_until[mark, count] = self._passed + min(reach, len(text))
         return 0
 
     def _inside(self, text: str, style: Style) -> None:
         inner = Inline(self._target, style, depth=self._depth + 1)
-        inner._held = text
-        inner._go_on(final=True)
+        inner._pending = text
+        inner._process(final=True)
 
 
 def _run_end(text: str, at: int) -> int:
-    """Where the run of this mark ends. A run that goes on forever is cut, and is text."""
+    """The end of a run of the same mark. A very long run is cut, and is text."""
     run = _RUN.match(text, at, at + REACH)
     return run.end() if run else at + 1
 
@@ -213,7 +214,7 @@ def _closes(text: str, start: int, end: int, count: int) -> bool:
 
 
 def _code_end(text: str, start: int, end: int, reach: int) -> int:
-    """Past the code that begins with these backticks; 0 when it does not end."""
+    """The end of the code that begins with these backticks; 0 if they are not closed."""
     for closing in _TICKS.finditer(text, end, reach):
         if closing.end() - closing.start() == end - start:
             return closing.end()

@@ -1,7 +1,7 @@
-"""What a line of markdown is: the quotes and list items it stands in, and the kind of what is in them.
+"""Parses a line of Markdown: the quotes and list items that it is in, and its kind.
 
-Pure, and able to say "not known yet" of a line that is still arriving. Kinder than CommonMark where models are sloppy:
-a list nested by two columns under `1.` is nested, and nothing is continued lazily.
+Pure. For a line that is still arriving the answer may be "not known yet". More lenient than CommonMark where models are
+careless: a list indented by two columns under `1.` is nested, and there is no lazy continuation.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from enum import Enum, auto
 
 import msgspec
 
-# A line that has not shown by then what it is, is text; and text that looks nested this deeply is just text.
+# A line whose kind is not known by then is text, and so is one that is nested more deeply than this.
 MAX_LINE = 2000
 _MAX_DEPTH = 10
 
 
-class Kind(Enum):
+class LineKind(Enum):
     BLANK = auto()
     TEXT = auto()
     HEADING = auto()
@@ -37,11 +37,11 @@ class Box(msgspec.Struct, frozen=True):
         return not self.mark
 
 
-class Line(msgspec.Struct, frozen=True):
-    """`kept` counts the boxes that were open before; the others begin with this line. `indent` is what stands before
-    `rest` inside of them."""
+class MarkdownLine(msgspec.Struct, frozen=True):
+    """`kept` counts the boxes that were open before; the others begin with this line. `indent` is the number of blanks
+    before `rest` inside the boxes."""
 
-    kind: Kind
+    kind: LineKind
     boxes: tuple[Box, ...]
     kept: int
     indent: int
@@ -62,29 +62,29 @@ _CLOSING_HASHES = re.compile(r"(?:^| +)#+ *$")
 _TASK_MARKS = {" ": "☐", "x": "☑", "X": "☑"}
 
 
-def read_line(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> Line | None:
-    """None: what is there of the line could still become several things. `in_text`: it follows a line of text."""
+def read_line(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> MarkdownLine | None:
+    """None if the kind of the line is not known yet. `in_text`: it follows a line of text."""
     line = _expand(line)
     if len(line) <= MAX_LINE:
         return _read(line, open_boxes, whole=whole, in_text=in_text)
-    # Judged by its beginning alone, so that it does not matter how much of it is there already.
+    # Judged by its beginning alone, so that the result does not depend on how much of it has arrived.
     head = _read(line[: MAX_LINE + 1], open_boxes, whole=False, in_text=in_text)
     if head is None:
-        return Line(Kind.TEXT, (), 0, 0, line)
+        return MarkdownLine(LineKind.TEXT, (), 0, 0, line)
     return msgspec.structs.replace(head, rest=head.rest + line[MAX_LINE + 1 :])
 
 
-def _read(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> Line | None:
-    boxes, at = _kept(line, open_boxes)
+def _read(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> MarkdownLine | None:
+    boxes, at = _match_open_boxes(line, open_boxes)
     kept = len(boxes)
     while True:
-        blanks = _blanks(line, at)
+        blanks = _count_blanks(line, at)
         rest = line[at + blanks :]
         if not rest:
             return _blank(boxes, kept) if whole else None
-        if not whole and _box_unknown(rest):
+        if not whole and _may_open_box(rest):
             return None
-        box, used = _box(rest, blanks, depth=len(boxes))
+        box, used = _parse_box(rest, blanks, depth=len(boxes))
         if box is None:
             break
         if not whole and not box.is_quote and _TASK_BEGUN.match(rest[used:]):
@@ -92,28 +92,28 @@ def _read(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool)
         boxes.append(box)
         at += blanks + used
     in_text = in_text and kept == len(boxes) == len(open_boxes)
-    kind = _kind(rest, blanks, whole=whole, in_text=in_text)
-    return Line(kind, tuple(boxes), kept, blanks, rest) if kind else None
+    kind = _find_kind(rest, blanks, whole=whole, in_text=in_text)
+    return MarkdownLine(kind, tuple(boxes), kept, blanks, rest) if kind else None
 
 
 def _expand(line: str) -> str:
     if "\t" not in line:
         return line
-    end = _blanks(line, 0)
+    end = _count_blanks(line, 0)
     return line[:end].expandtabs(4) + line[end:].replace("\t", "    ")
 
 
-def _blanks(line: str, at: int) -> int:
+def _count_blanks(line: str, at: int) -> int:
     found = _BLANKS.match(line, at)
     return found.end() - at if found else 0
 
 
-def _kept(line: str, open_boxes: tuple[Box, ...]) -> tuple[list[Box], int]:
-    """Which of the open boxes this line goes on with, and where their content begins."""
+def _match_open_boxes(line: str, open_boxes: tuple[Box, ...]) -> tuple[list[Box], int]:
+    """The open boxes that this line continues, and the offset of their content."""
     boxes: list[Box] = []
     at = 0
     for box in open_boxes:
-        blanks = _blanks(line, at)
+        blanks = _count_blanks(line, at)
         if box.is_quote:
             if blanks > 3 or line[at + blanks : at + blanks + 1] != ">":
                 break
@@ -130,26 +130,26 @@ def _after_quote(line: str, at: int) -> int:
     return at + 2 if line[at + 1 : at + 2] == " " else at + 1
 
 
-def _blank(boxes: list[Box], kept: int) -> Line:
-    """List items stay open over blank lines. An item without a text is one nevertheless."""
-    kind = Kind.TEXT if len(boxes) > kept and not boxes[-1].is_quote else Kind.BLANK
-    return Line(kind, tuple(boxes), kept, 0, "")
+def _blank(boxes: list[Box], kept: int) -> MarkdownLine:
+    """A blank line. It leaves list items open; a list item without text counts as text."""
+    kind = LineKind.TEXT if len(boxes) > kept and not boxes[-1].is_quote else LineKind.BLANK
+    return MarkdownLine(kind, tuple(boxes), kept, 0, "")
 
 
-def _box(rest: str, blanks: int, *, depth: int) -> tuple[Box | None, int]:
-    """The quote or item that begins here, and how much of the line its mark takes."""
+def _parse_box(rest: str, blanks: int, *, depth: int) -> tuple[Box | None, int]:
+    """The quote or list item that begins here, and the length of its mark."""
     if depth == _MAX_DEPTH:
         return None, 0
     if rest[0] == ">" and blanks < 4:
         return Box(), _after_quote(rest, 0)
-    return (None, 0) if _RULE.match(rest) else _item(rest, blanks, nested=depth > 0)
+    return (None, 0) if _RULE.match(rest) else _parse_item(rest, blanks, nested=depth > 0)
 
 
-def _box_unknown(rest: str) -> bool:
+def _may_open_box(rest: str) -> bool:
     return bool(_RULE_BEGUN.match(rest) or _MARK_BEGUN.match(rest))
 
 
-def _item(rest: str, blanks: int, *, nested: bool) -> tuple[Box | None, int]:
+def _parse_item(rest: str, blanks: int, *, nested: bool) -> tuple[Box | None, int]:
     found = _MARK.match(rest) if blanks < 4 or nested else None
     if not found:
         return None, 0
@@ -160,34 +160,30 @@ def _item(rest: str, blanks: int, *, nested: bool) -> tuple[Box | None, int]:
     return Box(shown, blanks + used), task.end() if task else min(used, len(rest))
 
 
-def _kind(rest: str, blanks: int, *, whole: bool, in_text: bool) -> Kind | None:
+def _find_kind(rest: str, blanks: int, *, whole: bool, in_text: bool) -> LineKind | None:
     if blanks >= 4 and not in_text:
-        return Kind.INDENTED if whole else None
+        return LineKind.INDENTED if whole else None
     match rest[0]:
         case "#":
-            return _heading(rest, whole=whole)
+            if _HEADING.match(rest):
+                return LineKind.HEADING if whole else None
+            return LineKind.TEXT
         case "`" | "~":
             if whole:
-                return Kind.FENCE if _FENCE.match(rest) else Kind.TEXT
-            return None if _FENCE_BEGUN.match(rest) else Kind.TEXT
+                return LineKind.FENCE if _FENCE.match(rest) else LineKind.TEXT
+            return None if _FENCE_BEGUN.match(rest) else LineKind.TEXT
         case "|":
-            return Kind.ROW if whole else None
+            return LineKind.ROW if whole else None
         case "-" | "*" | "_" if _RULE_BEGUN.match(rest):
             if whole:
-                return Kind.RULE if _RULE.match(rest) else Kind.TEXT
+                return LineKind.RULE if _RULE.match(rest) else LineKind.TEXT
             return None
         case _:
-            return Kind.TEXT
-
-
-def _heading(rest: str, *, whole: bool) -> Kind | None:
-    if whole:
-        return Kind.HEADING if _HEADING.match(rest) else Kind.TEXT
-    return None if _HEADING.match(rest) else Kind.TEXT
+            return LineKind.TEXT
 
 
 class Fence(msgspec.Struct, frozen=True):
-    mark: str  # how it is written: ``` or longer, or tildes
+    mark: str  # as it is written: ``` or longer, or tildes
     info: str
 
     @property
@@ -195,32 +191,32 @@ class Fence(msgspec.Struct, frozen=True):
         words = self.info.replace("{", " ").replace("}", " ").split()
         return words[0].lstrip(".").rstrip(",") if words else ""
 
-    def closed_by(self, line: str) -> bool:
+    def is_closed_by(self, line: str) -> bool:
         stripped = line.strip(" ")
         return len(stripped) >= len(self.mark) and stripped == self.mark[0] * len(stripped)
 
 
-def fence_of(rest: str) -> Fence:
+def parse_fence(rest: str) -> Fence:
     found = _FENCE.match(rest)
     ticks, tick_info, tildes, tilde_info = found.groups() if found else (rest, "", None, None)
     return Fence(ticks or tildes or "", (tick_info or tilde_info or "").strip())
 
 
-def inside(line: str, boxes: tuple[Box, ...], indent: int) -> str | None:
-    """A line of code without the marks of its boxes; None when it has left a quote. Missing indents are forgiven."""
+def strip_boxes(line: str, boxes: tuple[Box, ...], indent: int) -> str | None:
+    """A line of code without the marks of its boxes; None if it has left a quote. Missing indents are accepted."""
     at = 0
     for box in boxes:
-        blanks = _blanks(line, at)
+        blanks = _count_blanks(line, at)
         if not box.is_quote:
             at += min(blanks, box.indent)
         elif line[at + blanks : at + blanks + 1] == ">":
             at = _after_quote(line, at + blanks)
         else:
             return None
-    return line[at + min(_blanks(line, at), indent) :]
+    return line[at + min(_count_blanks(line, at), indent) :]
 
 
-def heading_of(rest: str) -> tuple[int, str]:
+def parse_heading(rest: str) -> tuple[int, str]:
     """Level and text."""
     level = len(rest) - len(rest.lstrip("#"))
     return level, _CLOSING_HASHES.sub("", rest[level:].strip(" ")) or rest[level:].strip(" ")

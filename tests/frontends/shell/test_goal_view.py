@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from aish.autonomy.state import NorrisBody
+from aish.autonomy.state import GoalState
 from aish.frontends.shell.commands.norris import resume, work
 from aish.frontends.shell.goal_view import TerminalWatcher
-from aish.frontends.shell.render.event_printer import Narrator
+from aish.frontends.shell.render.event_printer import EventPrinter
 from aish.frontends.signals import INTERRUPTED, interrupt_handler
 from aish.frontends.terminal import Output
 from aish.ports import CallContext
@@ -39,8 +39,8 @@ def question(tool: str = "files__write", preview: str = "", **arguments: Any) ->
 async def answered(halt: Halt, *lines: str | None) -> tuple[HaltAnswer, str]:
     shown = io.StringIO()
     output = Output(shown, shown, color=False)
-    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed(*lines))
-    return await watcher.halt(halt), shown.getvalue()
+    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed(*lines))
+    return await watcher.decide(halt), shown.getvalue()
 
 
 EFFECT = Halt(HaltKind.EFFECT, "it can change things", question(path="a.txt"))
@@ -101,11 +101,11 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
     bench = Bench([TextDelta("CMD: make")], [TextDelta("GOAL: complete")], tools=tools)
     shown = io.StringIO()
     output = Output(shown, shown, color=False)
-    watcher = TerminalWatcher(output, lambda: Narrator(output), Typed("p"))
-    body = msgspec.json.encode(NorrisBody(model="scripted:model"))
+    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed("p"))
+    body = msgspec.json.encode(GoalState(model="scripted:model"))
     async with asyncio.timeout(20):
         working = asyncio.create_task(
-            work(bench.engine, bench.engine.runs.begun(RunKind.NORRIS, "tidy", body), watcher, FakeSandbox())
+            work(bench.engine, bench.engine.runs.start(RunKind.NORRIS, "tidy", body), watcher, FakeSandbox())
         )
         await began.wait()
         for _ in range(2):

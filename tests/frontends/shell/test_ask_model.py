@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from aish.frontends.shell.ask_model import Talking
-from aish.frontends.shell.command_context import Attached
-from aish.frontends.shell.render.event_printer import Narrator
-from aish.frontends.shell.state import Shell
+from aish.config.schema.shell import ShellConfig
+from aish.frontends.shell.ask_model import ask_model
+from aish.frontends.shell.shell import Notices, Shell
 from aish.frontends.terminal import Output
 from aish.types.command_hints import CommandHint
 from aish.types.live_shell import RunResult
@@ -33,13 +32,15 @@ class Person:
         self.answering = asyncio.Event()
         self.answers = asyncio.Event()
         output = Output(self.said, self.said, color=False)
-        config = SimpleNamespace(shell=SimpleNamespace(continue_after_commands="never"))
+        config = SimpleNamespace(shell=ShellConfig(continue_after_commands="never", attach_max_chars=1000))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
-        runtime.process_environment = SimpleNamespace(cwd="/")
+        runtime.process_environment = SimpleNamespace(cwd="/", env={})
         engine = SimpleNamespace(chooser=SimpleNamespace(choose=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
-        self.shell = Shell(engine, runtime, None, output, self._ask, request, Attached(0))
-        self.shell.view = lambda: Narrator(output)
+        self.shell = Shell(
+            engine, runtime, output, request, live=None, notices=Notices(output), approves_all=True,
+            make_editor=lambda shell: SimpleNamespace(ask=self._ask),
+        )  # fmt: skip
 
     async def _find(self, text: str) -> list[CommandHint]:
         return [HINT]
@@ -70,24 +71,23 @@ class Person:
 async def test_a_small_models_question_for_a_command_is_offered_what_is_known():
     person = Person()
     person.answers.set()
-    await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+    await ask_model(person.shell, "how do I find the biggest files here?")
     assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
 
 
 async def test_a_small_model_is_not_asked_for_a_command_that_is_known():
     person = Person()
     async with asyncio.timeout(10):
-        await Talking(person.shell, lambda shell: None).talk("how do I find the biggest files here?")
+        await ask_model(person.shell, "how do I find the biggest files here?")
     assert not person.answering.is_set()
     assert len(person.asked) == 1 and HINT.example in person.said.getvalue()
 
 
 async def test_an_answer_that_was_stopped_is_offered_nothing():
     person = Person()
-    talking = Talking(person.shell, lambda shell: None)
-    task = asyncio.create_task(talking.talk("how do I see what is big here?"))
+    task = asyncio.create_task(ask_model(person.shell, "how do I see what is big here?"))
     await eventually(person.answering.is_set)
-    person.shell.stop()
+    person.shell.stop_answer()
     await task
     assert person.asked == [] and "stopped" in person.said.getvalue()
 
@@ -104,9 +104,9 @@ async def test_what_was_run_goes_along_but_not_with_any_question_to_a_small_mode
     person = Person()
     person.parameters = parameters
     person.answers.set()
-    person.shell.attached = attached = Attached(1000)
-    attached.add(RunResult("ls", 0, "/", 0.1, "README.md"))
-    await Talking(person.shell, lambda shell: None).talk(text)
+    attached = person.shell.command_context
+    attached.add_run(RunResult("ls", 0, "/", 0.1, "README.md"))
+    await ask_model(person.shell, text)
     [message] = person.requests[0].input
     assert ("[I ran] $ ls" in text_of(message.parts)) is goes_along
-    assert bool(attached.peek()) is not goes_along
+    assert bool(attached.text()) is not goes_along

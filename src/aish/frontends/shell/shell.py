@@ -1,0 +1,282 @@
+"""The open shell: the state that its commands share, and what they can do with it.
+
+Commands change the state through methods only. The terminal has one owner at a time: the line editor while it reads,
+the live bash while a command runs, the printer while a model answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from aish.engine.engine import Engine
+from aish.engine.model.router import AUTO
+from aish.errors import AishError, ProcessError
+from aish.frontends.runtime import LiveShell, Runtime
+from aish.frontends.shell.command_context import CommandContext
+from aish.frontends.shell.interrupts import is_stopped_alone, on_interrupt
+from aish.frontends.shell.prompt.terminal_echo import echo_off
+from aish.frontends.terminal import Output
+from aish.types.context import ContextView
+from aish.types.live_shell import RunEnd, RunResult
+from aish.types.models import ModelInfo
+from aish.types.requests import TurnRequest
+from aish.types.usage import Usage
+
+if TYPE_CHECKING:
+    from aish.autonomy.turn_summary import TurnSummary
+    from aish.frontends.shell.render.event_printer import EventPrinter
+    from aish.frontends.shell.render.styles import Reasoning
+    from aish.ports import Ask
+
+
+class Editor(Protocol):
+    """The line editor, as the shell uses it."""
+
+    async def read(self, typed: str = "") -> str | None: ...
+
+    async def ask(self, question: str, typed: str = "") -> str | None: ...
+
+
+class Notices:
+    """Prints what the live shell reports. While a program has the terminal, notices wait: they would garble its
+    screen."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._waiting: list[str] | None = None
+
+    def show(self, text: str) -> None:
+        if self._waiting is None:
+            self._output.note(f"· {text}")
+        else:
+            self._waiting.append(text)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        self._waiting = []
+        try:
+            yield
+        finally:
+            waiting, self._waiting = self._waiting, None
+            for text in waiting:
+                self.show(text)
+
+
+def do_nothing() -> None:
+    pass
+
+
+class Shell:
+    """`live` is None where no live bash can run. `make_editor` builds the line editor, which completes from this
+    state."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        runtime: Runtime,
+        output: Output,
+        request: TurnRequest,
+        *,
+        live: LiveShell | None,
+        notices: Notices,
+        approves_all: bool,
+        make_editor: Callable[[Shell], Editor],
+    ) -> None:
+        config = runtime.config.shell
+        self.engine = engine
+        self.runtime = runtime
+        self.output = output
+        self.live = live
+        self.request = request  # model, session, tools and limits of the next turn
+        self.command_context = CommandContext(config.attach_max_chars)
+        self.model = ""  # its full name, once it is known
+        self.window: int | None = None
+        self.context_tokens = 0  # of the last request
+        self.usage = Usage()
+        self.cost_since_ms = 0  # where `:cost` starts to count
+        self.highlight = config.highlight
+        self.reasoning: Reasoning = config.reasoning
+        self.status = ""  # how the user's last command ended, for the prompt
+        self.is_leaving = False
+        self._notices = notices
+        self._approves_all = approves_all
+        self._model_before_routing = ""
+        self._typed_ahead = ""
+        self._answering: asyncio.Future[None] | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._editor = make_editor(self)
+
+    @property
+    def cwd(self) -> str:
+        return self.live.cwd if self.live else str(self.runtime.process_environment.cwd)
+
+    # What the user types.
+
+    async def read_line(self) -> str | None:
+        """The next line of the prompt, which begins with what was typed ahead. None at the end of input."""
+        typed, self._typed_ahead = self._typed_ahead, ""
+        return await self._editor.read(typed)
+
+    async def read(self, prompt: str, typed: str = "") -> str | None:
+        """A short answer of the user."""
+        return await self._editor.ask(prompt, typed)
+
+    def type_ahead(self, text: str) -> None:
+        """Puts text before the keys that the next prompt replays."""
+        self._typed_ahead = text + self._typed_ahead
+
+    def leave(self) -> None:
+        """Ends the shell after the current line."""
+        self.is_leaving = True
+
+    # The next turn.
+
+    def change_request(self, **fields: object) -> None:
+        self.request = msgspec.structs.replace(self.request, **fields)
+
+    async def switch_model(self, name: str) -> None:
+        """Raises ModelNotFound."""
+        route = await self.engine.router.resolve(name)
+        self.change_request(model=name)
+        self.model, self.window = route.name, route.info.context_size
+
+    async def look_up_model(self) -> None:
+        route = await self.engine.router.resolve(self.request.model)
+        self.model, self.window = route.name, route.info.context_size
+
+    async def find_model_info(self, request: TurnRequest) -> ModelInfo:
+        """What is known of the model that will answer the request."""
+        return (await self.engine.chooser.choose(request)).route.info
+
+    @property
+    def routes_automatically(self) -> bool:
+        return self.engine.chooser.is_automatic(self.request.model)
+
+    async def switch_routing(self, *, on: bool) -> None:
+        """Without routing the model is the one chosen before; if [routing] is automatic, the default has to be
+        named."""
+        if on == self.routes_automatically:
+            return
+        if on:
+            self._model_before_routing = self.request.model
+            self.change_request(model=AUTO)
+        else:
+            default = self.runtime.config.model or (await self.engine.router.resolve("")).name
+            self.change_request(model=self._model_before_routing or default)
+
+    async def view_context(self, request: TurnRequest) -> ContextView:
+        view = await self.engine.view_context(request)
+        self.window = view.window
+        return view
+
+    def restart_cost_count(self, now_ms: int) -> None:
+        self.cost_since_ms = now_ms
+
+    def start_conversation(self) -> None:
+        """Forgets the conversation: the next question begins a new session."""
+        self.change_request(session="")
+        self.command_context.clear()
+        self.context_tokens = 0
+
+    # Answers.
+
+    def set_display(self, *, highlight: bool | None = None, reasoning: Reasoning | None = None) -> None:
+        """How the next answers are shown. None leaves a setting as it is."""
+        self.highlight = self.highlight if highlight is None else highlight
+        self.reasoning = reasoning or self.reasoning
+
+    def make_consent(self) -> Ask:
+        """What puts the gate's questions to the user."""
+        from aish.frontends.shell.approvals.consent import TerminalConsent, approve_all
+
+        return approve_all if self._approves_all else TerminalConsent(self.output, self)
+
+    def make_printer(self) -> EventPrinter:
+        from aish.frontends.shell.render.event_printer import printer_for
+        from aish.frontends.shell.render.styles import display_for
+
+        env, out = self.runtime.process_environment.env, self.output.out
+        return printer_for(self.output, display_for(out, env, highlight=self.highlight, reasoning=self.reasoning))
+
+    async def show_turn(self, request: TurnRequest, summary: TurnSummary) -> bool:
+        """Runs a turn and prints it as it arrives. Whether the user stopped it with Ctrl-C."""
+        self._answering = answering = asyncio.ensure_future(self._print_turn(request, summary))
+        with echo_off(), on_interrupt(answering.cancel):
+            try:
+                await answering
+            except asyncio.CancelledError:
+                if not is_stopped_alone(answering):
+                    raise
+                self.output.note("stopped")
+            finally:
+                self._answering = None
+        return answering.cancelled()
+
+    async def _print_turn(self, request: TurnRequest, summary: TurnSummary) -> None:
+        printer = self.make_printer()
+        async with (
+            printer.waiting(f"waiting for {self.model or 'a model'}"),
+            self.engine.turn(request, ask=self.make_consent()) as batches,
+        ):
+            async for events in batches:
+                summary.add(events)
+                printer.show_all(events)
+
+    def stop_answer(self) -> None:
+        """Stops the turn that is being shown, if there is one."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def record_turn(self, summary: TurnSummary) -> None:
+        """Keeps the session, model and usage of a turn of this conversation."""
+        if summary.session:
+            self.change_request(session=summary.session)
+        self.model = summary.model or self.model
+        self.context_tokens = summary.context_tokens or self.context_tokens
+        self.record_usage(summary.usage)
+
+    def record_usage(self, usage: Usage) -> None:
+        self.usage = self.usage + usage
+
+    # Commands in the live bash.
+
+    async def run_line(self, line: str, *, attach: bool, typed: bool = False) -> RunResult:
+        """Runs a line in the live bash; `attach` adds it to the context of the next question. After a line that the
+        user has `typed`, the prompt shows how it ended."""
+        if self.live is None:
+            raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
+        terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
+        # The program gets Ctrl-C itself; the line is not left half way.
+        with self._notices.deferred(), on_interrupt(do_nothing):
+            result = await self.live.run_user(line, terminal)
+        if result.output and not result.output.endswith("\n") and not result.full_screen:
+            self.output.note("")  # the prompt is drawn from the first column, over what stands there
+        if typed:
+            self.status = "" if result.status == 0 else f"[{result.status}]"
+        self._typed_ahead = result.typed_ahead
+        if result.end is RunEnd.EXITED:
+            self.leave()
+        if attach:
+            self.command_context.add_run(result)
+        return result
+
+    # The first prompt.
+
+    def start_loading(self) -> None:
+        """Loads what turns need and looks up the model, while the user types the first line."""
+        self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        await asyncio.to_thread(self.runtime.load_for_turns)
+        with suppress(AishError):
+            await self.look_up_model()
+
+    def close(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
