@@ -29,7 +29,7 @@ from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.system_message import SystemParts
 from aish.engine.prompt.token_counts import TokenCounter
 from aish.engine.prompt.window import budget_for
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.process.clock import SystemClock
 from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import ScriptedProvider
@@ -179,10 +179,10 @@ class Small(ScriptedProvider):
 
     @asynccontextmanager
     async def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         self.sizes.append(sum(len(message.text.split()) + 3 for message in request.messages))
-        async with super().stream(request, words) as batches:
+        async with super().stream(request, relay) as batches:
             yield batches
 
 
@@ -196,7 +196,7 @@ def small_engine(provider: Small) -> Engine:
         gate=PolicyGate((), verdicts=CAREFUL, shell=ShellContext(cwd="/", home="/")),
         store=MemoryStore(),
         clock=SystemClock(),
-        owners=ProcessOwners(),
+        liveness=ProcessOwners(),
         redactor=Redactor([]),
         rules=ContextRules(answer_room=512),
     )

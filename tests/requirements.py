@@ -8,48 +8,48 @@ from __future__ import annotations
 
 REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§2 no orphan: every tool call in history has exactly one result": (
-        "engine/test_dispatch.py::test_every_call_has_exactly_one_result*",
-        "engine/test_turn.py::test_each_limit_ends_the_turn_cleanly*",
+        "engine/tools/test_dispatch.py::test_every_call_has_exactly_one_result*",
+        "engine/turn/test_loop.py::test_each_limit_ends_the_turn_cleanly*",
         "providers/test_torture.py::*",
     ),
     "§2 bounded: every buffer has a size, every wait a deadline": (
         "net/test_http_deadlines.py::*",
         "net/test_lines.py::*",
-        "engine/test_assemble.py::test_endless*",
+        "engine/model/test_stream_assembly.py::test_endless*",
         "tools/test_shell.py::test_twenty_megabytes*",
     ),
     "§2 nothing lost: what the user saw survives kill -9": (
         "e2e/test_command_line.py::test_kill_9_in_mid_stream*",
         "e2e/test_command_line.py::test_a_signal_in_mid_stream*",
         "e2e/test_command_line.py::test_what_was_said_before_a_kill*",
-        "engine/test_recovery.py::*",
+        "engine/turn/test_recovery.py::*",
         "storage/test_crash.py::*",
     ),
     "§4 events: numbered, recorded, replayed byte for byte": (
-        "engine/test_turn.py::test_a_plain_answer_is_one_step*",
-        "engine/test_turn.py::test_what_is_recorded*",
+        "engine/turn/test_loop.py::test_a_plain_answer_is_one_step*",
+        "engine/turn/test_loop.py::test_what_is_recorded*",
         "e2e/test_command_line.py::test_a_recorded_turn_replays*",
         "contracts/test_store.py::*",
         "contracts/test_runs.py::*",
     ),
     "§5 every failure becomes a result the model can read": (
-        "engine/test_dispatch.py::test_arguments_are_parsed*",
-        "engine/test_dispatch.py::test_a_failing_tool_becomes_a_result*",
-        "engine/test_dispatch.py::test_an_unknown_tool*",
-        "engine/test_dispatch.py::test_a_known_tool_outside*",
+        "engine/tools/test_dispatch.py::test_arguments_are_parsed*",
+        "engine/tools/test_dispatch.py::test_a_failing_tool_becomes_a_result*",
+        "engine/tools/test_dispatch.py::test_an_unknown_tool*",
+        "engine/tools/test_dispatch.py::test_a_known_tool_outside*",
     ),
     "§5 the repeat guard asks, or stops": (
-        "engine/test_dispatch.py::test_the_same_call_three_times*",
-        "engine/test_dispatch.py::test_a_person_may_let_a_repeated*",
+        "engine/tools/test_dispatch.py::test_the_same_call_three_times*",
+        "engine/tools/test_dispatch.py::test_a_person_may_let_a_repeated*",
     ),
     "§5 strict templates get results as text": (
-        "engine/test_turn.py::test_*template*",
-        "engine/test_turn.py::test_use_tool_role*",
+        "engine/turn/test_loop.py::test_*template*",
+        "engine/turn/test_loop.py::test_use_tool_role*",
     ),
     "§5 cancellation stops everything and leaves a valid history": (
-        "engine/test_turn.py::test_leaving*",
-        "engine/test_turn.py::test_cancelling*",
-        "engine/test_turn.py::test_no_task_is_left*",
+        "engine/turn/test_loop.py::test_leaving*",
+        "engine/turn/test_loop.py::test_cancelling*",
+        "engine/turn/test_loop.py::test_no_task_is_left*",
     ),
     "§6 providers: one streaming interface that every adapter keeps": (
         "contracts/test_provider_contract.py::*",
@@ -61,7 +61,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "providers/test_discover.py::*",
     ),
     "§6 names: provider:model, presets, bare names, discovery": (
-        "engine/test_route.py::*",
+        "engine/model/test_router.py::*",
         "e2e/test_command_line.py::test_an_unknown_model*",
         "e2e/test_command_line.py::test_models_lists*",
         "e2e/test_command_line.py::test_presets_are_listed*",
@@ -93,7 +93,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_command_line.py::test_a_rule_that_does_not*",
         "e2e/test_command_line.py::test_what_was_approved*",
         "e2e/test_command_line.py::test_a_refused_call*",
-        "engine/test_dispatch.py::test_a_gate_that_fails*",
+        "engine/tools/test_dispatch.py::test_a_gate_that_fails*",
     ),
     "§18 keys: what one is allowed, and what its tools reach, is not the others'": (
         "frontends/http/test_tenants.py::*",
@@ -101,12 +101,15 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/test_workspace.py::test_what_belongs_to_aish_itself*",
     ),
     "§9 MCP: structured results are handed on whole and as promised, or not at all": (
-        "engine/test_structured.py::*",
+        "engine/tools/test_structured_results.py::*",
         "frontends/mcp/test_protocol.py::test_*promise*",
         "frontends/mcp/test_stdio.py::test_structured_results*",
         "e2e/test_real_mcp_servers.py::test_the_official_sdk_takes_the_structured*",
     ),
-    "§10 secrets are taken out of what is recorded": ("engine/test_record.py::*", "engine/test_pieces.py::*"),
+    "§10 secrets are taken out of what is recorded": (
+        "engine/turn/test_recorder.py::*",
+        "engine/turn/test_stream_redaction.py::*",
+    ),
     "§10 untrusted text cannot steer the terminal": ("e2e/test_command_line.py::test_a_reply_with_escape_codes*",),
     "§10 files stay below the workspace": ("tools/test_workspace.py::*",),
     "§17 sessions are listed, shown, searched, exported, deleted, resumed, continued": (
@@ -170,13 +173,13 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "frontends/eval/test_eval_*.py::*",
     ),
     "§7 damaged calls are repaired where they are sure, and never guessed": (
-        "engine/test_corruption.py::*",
+        "engine/turn/test_damaged_store.py::*",
         "tool_calls/test_damage.py::*",
         "tool_calls/test_mend.py::*",
     ),
     "§7 calls in text are recognised in every mode and never leak": (
         "tool_calls/test_recognise.py::*",
-        "engine/test_toolmode_turns.py::*",
+        "engine/turn/test_tool_modes.py::*",
         "frontends/http/test_tool_modes.py::*",
         "e2e/test_tool_calls.py::*",
     ),
@@ -214,8 +217,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§25 what must work on Windows imports without POSIX": ("test_house.py::test_nothing_that_must_work_on_windows*",),
     "§18 real clients work through the server": ("e2e/test_clients_*.py::*",),
     "§11 requests are counted as the model counts and kept within its window": (
-        "engine/test_tokens.py::*",
-        "engine/test_context.py::*",
+        "engine/prompt/test_token_counts.py::*",
+        "engine/prompt/test_composer.py::*",
         "providers/test_counting.py::*",
         "frontends/http/test_context.py::*",
         "e2e/test_shell_context.py::test_the_context*",
@@ -225,7 +228,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell_context.py::test_a_prompt_of_a_server*",
     ),
     "§12 what calls cost, and caps that hold before a call is made": (
-        "engine/test_cost.py::*",
+        "engine/model/test_ledger.py::*",
         "contracts/test_store.py::test_*reservation*",
         "contracts/test_store.py::test_what_calls_cost*",
         "contracts/test_store.py::test_two_instances_share_a_cap*",
@@ -243,7 +246,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell_context.py::test_secrets_are_not_remembered",
     ),
     "§14 routing, fallback and delegation": (
-        "engine/test_choose.py::*",
+        "engine/model/test_selection.py::*",
         "e2e/test_shell_context.py::test_the_kind*",
         "e2e/test_shell_context.py::test_*routing_is_switched_off*",
         "e2e/test_shell_context.py::test_another_model*",
@@ -257,7 +260,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "frontends/http/test_sampling.py::*",
         "frontends/http/test_logprobs.py::*",
     ),
-    "§18 whose tool is it": ("engine/test_left_calls.py::*", "frontends/http/test_chat.py::test_a_mixed_step*"),
+    "§18 whose tool is it": ("engine/turn/test_resume_state.py::*", "frontends/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (
         "frontends/http/test_dynamic_mcp.py::*",
         "tools/mcp/test_guests.py::*",

@@ -62,7 +62,7 @@ async def engine_with(store: Store, *, chunks: int = 10, tools: int = 0) -> Asyn
         gate=PolicyGate((), verdicts=CAREFUL, shell=ShellContext(cwd="/", home="/")),
         store=store,
         clock=SystemClock(),
-        owners=ProcessOwners(),
+        liveness=ProcessOwners(),
         redactor=Redactor([]),
         rules=ContextRules(answer_room=512),
     )

@@ -120,7 +120,7 @@ SUBJECTS = (
         (1, 10, 100),
         "a turn",
         rounds_taken,
-        "every round sends all before it again: providers/openai/request.py Encoded, engine/prompt/result_pairing.py",
+        "every round sends all before it again: providers/openai/request.py Encoded, engine/prompt/normalise.py",
     ),
     Subject("streams at once", (20, 200, 2000), "a second of them", streams_held, "frontends/http, net/http"),
 )

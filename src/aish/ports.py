@@ -33,8 +33,8 @@ class Clock(Protocol):
     def monotonic_s(self) -> float: ...
 
 
-class Owners(Protocol):
-    """Who runs a turn: this process has a name, and any name can be asked after."""
+class ProcessLiveness(Protocol):
+    """The name of this process, and whether the process of any name is alive. Turns and runs carry such names."""
 
     @property
     def me(self) -> str: ...
@@ -50,25 +50,25 @@ class Tokenizer(Protocol):
         """The whole prompt, chat template and tools included, as the backend counts it; None and never, as above."""
 
 
-class Words(Protocol):
-    """Takes what a model says as it is read from the wire, since to wake somebody for it costs more than all else."""
+class TextSink(Protocol):
+    """Where a frontend takes single words, as they are read from the backend, past the batches of events."""
 
-    def is_ready(self) -> bool:
-        """Whether it would take what is said next."""
+    def is_open(self) -> bool:
+        """Whether `write` can take a word now."""
 
-    def say(self, text: str) -> bool:
-        """Whether it was taken; never waits. If not, nothing has been made of it: the same text comes in a batch. What
-        it raises is raised where that is waited for."""
+    def write(self, text: str) -> None:
+        """Takes a word, and never waits. A failure ends the turn."""
 
 
-class Listener(Protocol):
-    """Who hears what a model says as it is read from the wire: the same as in a batch, and in its place."""
+class TextRelay(Protocol):
+    """Takes text of an answer while the next batch is awaited. See `engine/turn/text_relay.py`."""
 
-    def is_ready(self) -> bool:
-        """Whether it would hear what comes next."""
+    def scan_with(self, passes: Callable[[str], bool]) -> None:
+        """From now on the relay takes text only if `passes` does, which then has read it."""
 
-    def hear(self, text: str) -> bool:
-        """Whether it was heard; never waits. If not, it comes in its batch. If it raises, the turn fails."""
+    def accept(self, text: str) -> bool:
+        """Returns whether the text was taken, and never waits. Text that was not taken belongs into a batch. What it
+        raises is raised where the next batch is awaited."""
 
 
 class Provider(Tokenizer, Protocol):
@@ -83,7 +83,7 @@ class Provider(Tokenizer, Protocol):
         """What is known of one model; ModelNotFound if the backend says there is no such one."""
 
     def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         """One model call, in batches of chunks.
 
@@ -91,9 +91,9 @@ class Provider(Tokenizer, Protocol):
         the first `anext` does. The last chunk is StepFinished. Nothing takes longer than `request.deadline_s`:
         a ProviderTimeout that `is_deadline` ends it then.
 
-        `words` may be told what the model says while the next batch is waited for, never before the first; text that it
-        takes is in no batch. A provider around another hands it on only if it does to words all that it does to
-        batches, and not while it holds anything back; one that changes what is said hands on nothing.
+        `relay` may be offered text while the next batch is awaited, but never before the first batch; text that it
+        accepts is in no batch. A provider around another passes it on only if it does to that text what it does to
+        batches, and not while it holds text back. One that changes text passes none on.
         """
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -131,11 +131,11 @@ class Toolset(Protocol):
 
 
 @runtime_checkable
-class Hosting(Protocol):
-    """A toolset that some requests see more of."""
+class DynamicToolset(Protocol):
+    """A toolset to which a request can add the tools of dynamic MCP servers."""
 
-    def seen_by(self, guests: str) -> Toolset:
-        """With the tools of those guests, a name that whoever brought them was given; without, once they are gone."""
+    def with_dynamic(self, dynamic_mcp: str) -> Toolset:
+        """With the tools of these servers; without them once they are closed."""
 
 
 @runtime_checkable
@@ -168,7 +168,7 @@ Ask = Callable[[Question], Awaitable[Answer]]
 class Gate(Protocol):
     """The one place where an effect is let through. Any exception here counts as a refusal."""
 
-    def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
+    def is_visible(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
         """Whether the model may see the tool at all. `owner` as in an EffectRequest."""
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:

@@ -166,13 +166,15 @@ class Said:
         self.order: list[str] = []
         self.said: list[str] = []
         self._is_ready = True
+        self._passes: Callable[[str], bool] = lambda text: True
 
-    def is_ready(self) -> bool:
-        return self._is_ready
+    def scan_with(self, passes: Callable[[str], bool]) -> None:
+        self._passes = passes
 
-    def say(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
         assert self.order, "not before the first batch"
         is_taken, self._is_ready = self._is_ready, not self._is_ready
+        is_taken = is_taken and self._passes(text)
         if is_taken:
             self.said.append(text)
             self.order.append(text)
@@ -202,13 +204,10 @@ async def test_words_that_come_one_by_one_are_told_as_they_come(http_backends: B
         await peer.send(http_backends.last_line())
 
     class Told(Said):
-        def is_ready(self) -> bool:
-            return True
-
-        def say(self, text: str) -> bool:
+        def accept(self, text: str) -> bool:
             self._is_ready = True
             seen.release()
-            return super().say(text)
+            return super().accept(text)
 
     provider, told = await http_backends.played(script), Told()
     async with asyncio.timeout(100), provider.stream(http_backends.request(), told) as batches:

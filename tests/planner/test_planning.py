@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.planner.references import BadReference, fill_in, references
 from aish.planner.run import PlanBody, resume_request
@@ -326,7 +326,7 @@ async def test_a_plan_broken_off_is_gone_on_with_and_nothing_done_is_done_again(
 
     async def work() -> None:
         async with under.engine.turn(request) as batches:
-            async for _ in flattened(batches):
+            async for _ in flatten(batches):
                 pass
 
     async with asyncio.timeout(20):
@@ -339,7 +339,7 @@ async def test_a_plan_broken_off_is_gone_on_with_and_nothing_done_is_done_again(
     body = msgspec.json.decode(record.body, type=PlanBody)
     again = resume_request(body, record.id, record.session)
     async with asyncio.timeout(20), under.engine.turn(again) as batches:
-        events = [event async for event in flattened(batches)]
+        events = [event async for event in flatten(batches)]
     # b was cancelled in the middle: nobody knows, nobody is there to be asked, so it is not made again
     assert [arguments["n"] for _, arguments in some.calls] == [1, 2]
     assert any("may have been done" in result.parts[0].text for result in results(events))  # type: ignore[union-attr]

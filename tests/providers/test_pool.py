@@ -16,7 +16,7 @@ from aish.errors import (
     ProviderUnavailable,
 )
 from aish.net.http.client import HttpClient
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import REST_S, PoolProvider
@@ -66,9 +66,9 @@ class Slow(Member):
         self.clock = clock
         self.takes_s = takes_s
 
-    def stream(self, request: StepRequest, words: Words | None = None):
+    def stream(self, request: StepRequest, relay: TextRelay | None = None):
         self.clock.now_s += self.takes_s
-        return super().stream(request, words)
+        return super().stream(request, relay)
 
 
 def make(*members: Provider, clock: Clock | None = None) -> PoolProvider:

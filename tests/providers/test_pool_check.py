@@ -12,7 +12,7 @@ import pytest
 from aish.errors import ProviderProtocolError, ProviderTimeout, ProviderUnavailable, WireTimeout
 from aish.net.http.client import HttpClient
 from aish.net.http.connection import explain
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import PoolProvider
@@ -190,7 +190,7 @@ async def test_one_that_ends_without_a_word_has_failed() -> None:
                 yield batch
 
         def stream(
-            self, request: StepRequest, words: Words | None = None
+            self, request: StepRequest, relay: TextRelay | None = None
         ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
             return aclosing(self._nothing())
 

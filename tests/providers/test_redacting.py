@@ -75,10 +75,10 @@ async def test_token_ids_do_not_leave_since_no_secret_is_found_in_them():
 
 async def test_nothing_goes_past_it_to_whoever_takes_words_as_they_come():
     class Greedy:
-        def is_ready(self):
-            return True
+        def scan_with(self, passes):
+            pass
 
-        def say(self, text):
+        def accept(self, text):
             raise AssertionError(f"{text!r} has not been looked at")
 
     inner = ScriptedProvider("cloud", {"m": echoing})

@@ -149,11 +149,14 @@ class Ear:
     def __init__(self) -> None:
         self.said = ""
         self.chunks: list[Chunk] = []
+        self._passes: Callable[[str], bool] = lambda text: True
 
-    def is_ready(self) -> bool:
-        return True
+    def scan_with(self, passes: Callable[[str], bool]) -> None:
+        self._passes = passes
 
-    def say(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
+        if not self._passes(text):
+            return False
         self.said += text
         self.chunks.append(TextDelta(text))
         return True

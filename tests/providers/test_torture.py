@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
@@ -457,7 +457,7 @@ async def test_a_connection_lost_after_the_first_token_keeps_what_was_said(how):
         bench = Bench(provider=OpenAIProvider("up", Endpoint(url=server.url), http))
         events = []
         async with asyncio.timeout(10), bench.engine.turn(bench.request(model="up:m")) as stream:
-            async for event in flattened(stream):
+            async for event in flatten(stream):
                 events.append(event)
                 if isinstance(event.body, TextDelta):
                     text_seen.set()
@@ -671,7 +671,7 @@ async def test_leaving_the_turn_closes_the_upstream_request_at_once():
     async with nothing_left(), HttpClient() as http, raw_server(_chat(act)) as server:
         bench = Bench(provider=OpenAIProvider("up", Endpoint(url=server.url), http))
         async with asyncio.timeout(10), bench.engine.turn(bench.request(model="up:m")) as stream:
-            async for event in flattened(stream):
+            async for event in flatten(stream):
                 session = event.session
                 if isinstance(event.body, TextDelta):
                     break

@@ -211,7 +211,7 @@ async def test_a_lasting_yes_of_a_key_counts_for_that_key_alone():
     for owner, verdict in (("key_ann", ALLOW), ("key_bob", ASK), ("", ASK)):
         assert judged(made, "npm test", owner) is verdict
         assert made.judge(COMMIT, {}, owner).verdict is verdict
-        assert made.offers(COMMIT, interactive=False, owner=owner) is (verdict is ALLOW)
+        assert made.is_visible(COMMIT, interactive=False, owner=owner) is (verdict is ALLOW)
 
 
 async def test_a_lasting_yes_of_the_local_user_or_an_administrator_counts_for_all():
@@ -247,7 +247,7 @@ def test_commands_of_a_tenant_are_refused_where_nothing_confines_them():
     made = policy_gate(Rule(ALLOW, tools=("*",)))
     judgement = made.judge(SHELL, {"command": "ls"}, "key_ann")
     assert (judgement.verdict, judgement.reason) == (DENY, NO_SANDBOX)
-    assert not made.offers(SHELL, interactive=True, owner="key_ann")
+    assert not made.is_visible(SHELL, interactive=True, owner="key_ann")
     assert made.judge(SHELL, {"command": "ls"}).verdict is ALLOW
     assert gate().judge(SHELL, {"command": "ls"}, "key_ann").verdict is ALLOW
 
@@ -267,11 +267,11 @@ async def test_a_lasting_yes_lapses_when_the_tool_changes_and_the_question_says_
     made = gate()
     await always(made, COMMIT)
     assert made.judge(COMMIT, {}).verdict is ALLOW
-    assert made.offers(COMMIT, interactive=False)
+    assert made.is_visible(COMMIT, interactive=False)
     other = msgspec.structs.replace(COMMIT, **change)
     judgement = made.judge(other, {})
     assert judgement.verdict is ASK and "has changed since you allowed it always" in judgement.reason
-    assert not made.offers(other, interactive=False)
+    assert not made.is_visible(other, interactive=False)
     await always(made, other)
     assert made.judge(other, {}).verdict is ALLOW
 

@@ -57,25 +57,25 @@ async def test_a_person_cannot_overrule_a_denial():
 
 def test_what_would_always_be_denied_is_not_offered():
     gate = policy_gate(Rule(DENY, tools=("t__x",)))
-    assert not gate.offers(tool(Effect.READ), interactive=True)
-    assert gate.offers(tool(Effect.READ, "t__y"), interactive=False)
+    assert not gate.is_visible(tool(Effect.READ), interactive=True)
+    assert gate.is_visible(tool(Effect.READ, "t__y"), interactive=False)
 
 
 @pytest.mark.parametrize(("interactive", "offered"), [(True, True), (False, False)])
 def test_a_tool_that_would_be_asked_about_is_offered_only_where_someone_can_answer(interactive, offered):
-    assert policy_gate().offers(tool(Effect.WRITE), interactive=interactive) is offered
+    assert policy_gate().is_visible(tool(Effect.WRITE), interactive=interactive) is offered
 
 
 async def test_what_a_person_has_always_allowed_is_offered_from_then_on():
     gate, write = policy_gate(), tool(Effect.WRITE)
-    assert not gate.offers(write, interactive=False)
+    assert not gate.is_visible(write, interactive=False)
     await decide(gate, write, answering(Choice.ALWAYS))
-    assert gate.offers(write, interactive=False)
+    assert gate.is_visible(write, interactive=False)
 
 
 def test_the_shell_is_offered_even_without_a_person_since_reading_needs_none():
-    assert policy_gate().offers(SHELL, interactive=False)
-    assert not policy_gate(exec="deny").offers(SHELL, interactive=True)
+    assert policy_gate().is_visible(SHELL, interactive=False)
+    assert not policy_gate(exec="deny").is_visible(SHELL, interactive=True)
 
 
 def test_a_line_proved_read_only_runs_unasked_and_others_ask_with_a_reason():

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from aish.engine.engine import Engine, flattened
+from aish.engine.engine import Engine, flatten
 from aish.engine.model.router import Router
 from aish.ports import Ask, CallContext, Gate, Provider, Store
 from aish.process.clock import SystemClock
@@ -35,7 +35,7 @@ def policy_gate(*rules: Rule, **verdicts: Verdict) -> PolicyGate:
     return PolicyGate(rules, verdicts={**CAREFUL, **given}, shell=ShellContext(cwd="/work", home="/home/u"))
 
 
-class Owners:
+class FixedLiveness:
     """This process is alive, and one other."""
 
     me = "host/1/1"
@@ -124,9 +124,8 @@ class Bench:
             gate=gate or policy_gate(),
             store=self.store,
             clock=self.clock,
-            owners=Owners(),
             redactor=redactor or Redactor(),
-            **(settings or {}),
+            **{"liveness": FixedLiveness(), **(settings or {})},
         )
 
     def request(self, text: str = "hello", **fields: Any) -> TurnRequest:
@@ -138,7 +137,7 @@ class Bench:
     async def run(self, text: str = "hello", *, ask: Ask | None = None, **fields: Any) -> list[Event]:
         """A whole turn, bounded."""
         async with asyncio.timeout(20), self.engine.turn(self.request(text, **fields), ask=ask) as batches:
-            return [event async for event in flattened(batches)]
+            return [event async for event in flatten(batches)]
 
     async def recorded(self, events: Sequence[Event]) -> bytes:
         return await self.store.read_events(events[-1].turn)

@@ -21,7 +21,7 @@ import msgspec
 
 from aish.autonomy.state import GoalState
 from aish.autonomy.worker import GoalWorker
-from aish.engine.engine import Engine, flattened
+from aish.engine.engine import Engine, flatten
 from aish.engine.model.router import Router
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import CallContext, Store
@@ -143,7 +143,7 @@ def engine_on(store: Store, workspace: Path, kill: tuple[int, str] | None = None
         gate=policy_gate(write="allow", exec="allow"),
         store=store,
         clock=SystemClock(),
-        owners=ProcessOwners(),
+        liveness=ProcessOwners(),
         redactor=Redactor(),
     )
 
@@ -186,7 +186,7 @@ async def begin(engine: Engine, kind: str, person: Truthful) -> None:
         return
     request = TurnRequest((user("make it all"),), model="s:m", tools=("*",), planner=Planning(max_replans=0))
     async with engine.turn(request, ask=person) as batches:
-        async for _ in flattened(batches):
+        async for _ in flatten(batches):
             pass
 
 
@@ -197,7 +197,7 @@ async def go_on(engine: Engine, record: RunRecord, person: Truthful) -> None:
         return
     body = msgspec.json.decode(record.body, type=PlanBody)
     async with engine.turn(resume_request(body, record.id, record.session), ask=person) as batches:
-        async for _ in flattened(batches):
+        async for _ in flatten(batches):
             pass
 
 

@@ -207,7 +207,7 @@ class Container:
             self.config,
             self._providers,
             clock=self._clock,
-            owners=self._owners,
+            liveness=self._owners,
             redactor=self._redactor,
             only=self._only,
         )

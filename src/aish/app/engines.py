@@ -16,7 +16,7 @@ from aish.engine.engine import Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
 from aish.engine.prompt.system_message import BASE, TOOLS_NOTE, compose_system
-from aish.ports import Clock, Gate, Owners, Store, Toolset
+from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import ContextRules
 
@@ -25,7 +25,7 @@ class _Shared(TypedDict):
     """What every engine of a process has in common."""
 
     clock: Clock
-    owners: Owners
+    liveness: ProcessLiveness
     redactor: Redactor
     rules: ContextRules
     prices: Prices
@@ -41,7 +41,7 @@ class Engines:
         providers: Providers,
         *,
         clock: Clock,
-        owners: Owners,
+        liveness: ProcessLiveness,
         redactor: Redactor,
         only: Sequence[str] = (),
     ) -> None:
@@ -50,7 +50,7 @@ class Engines:
         self._only = only
         self._shared = _Shared(
             clock=clock,
-            owners=owners,
+            liveness=liveness,
             redactor=redactor,
             rules=context_rules(config),
             prices=Prices(lambda: price_table(config.prices), providers.is_free, own_prices(config.prices)),
@@ -62,7 +62,7 @@ class Engines:
         tools: Toolset,
         gate: Gate,
         store: Callable[[], Store],
-        background: FindBackground,
+        find_background: FindBackground,
         *,
         serving: bool,
         shared: bool,
@@ -76,7 +76,7 @@ class Engines:
             system=own_words if serving else compose_system(BASE, own_words),
             tools_note="" if serving else TOOLS_NOTE,
             routing=routing_of(self._config),
-            background=background,
+            find_background=find_background,
             write_through=not serving,
             shared=shared,
             **self._shared,

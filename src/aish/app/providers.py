@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aish.config.load import Loaded
 from aish.config.schema.config import ProviderConfig, ServerConfig
-from aish.engine.model.lazy_providers import MadeProviders
+from aish.engine.model.lazy_providers import LazyProviders
 from aish.errors import UsageError
 from aish.ports import Provider
 from aish.safety.redaction.redactor import Redactor
@@ -45,11 +45,11 @@ class Providers:
     def _http(self) -> HttpClient:
         return self._find_http()
 
-    def all(self) -> MadeProviders:
+    def all(self) -> LazyProviders:
         """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        return MadeProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
+        return LazyProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
 
     def _made(self, name: str) -> Provider:
         configured = self._config.providers.get(name)

@@ -29,7 +29,7 @@ class _Opinion(msgspec.Struct):
 
 async def write_tasks(engine: Engine, model: str, goal: str, session: str) -> str:
     """Raises AishError."""
-    answer = await engine.aside.ask(
+    answer = await engine.side_calls.ask(
         await engine.router.resolve(model),
         f"The goal: {goal}",
         system=PREPLANNER,
@@ -47,7 +47,7 @@ async def find_objection(engine: Engine, model: str, goal: str, question: Questi
     if len(call) > _MAX_CHARS:
         return f"none could be had ({len(call)} characters are too many to be looked at)"
     try:
-        answer = await engine.aside.ask(
+        answer = await engine.side_calls.ask(
             await engine.router.resolve(model),
             f"The goal: {goal[:_MAX_CHARS]}\nIt wants: {call}",
             system=OPINION,

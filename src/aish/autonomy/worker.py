@@ -230,7 +230,7 @@ class GoalWorker:
         try:
             async with (
                 self._engine.turn(
-                    await self._make_request(text), ask=self._ask, journal=self._run.journal, left=show
+                    await self._make_request(text), ask=self._ask, journal=self._run.journal, on_left=show
                 ) as batches,
                 aclosing(batches) as events,
             ):

@@ -1,4 +1,4 @@
-"""The engine's front door. Light: what turns need is loaded with the first of them, and not for a first prompt."""
+"""The public facade of the engine. It loads what turns need with the first turn, so that a first prompt stays fast."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ import msgspec
 
 from aish.engine.model.ledger import Caps, Ledger, Prices
 from aish.engine.model.router import Router
-from aish.engine.model.selection import Chooser, Routing
-from aish.engine.model.side_call import Aside
-from aish.ports import Ask, Clock, Gate, Listener, Owners, Store, Toolset
+from aish.engine.model.selection import ModelSelector, Routing
+from aish.engine.model.side_call import SideCalls
+from aish.ports import Ask, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, ToolResult
-from aish.types.messages import Message
+from aish.types.ids import new_id
+from aish.types.limits import Limits
+from aish.types.messages import Message, ToolCall
 from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
+    from aish.engine.prompt.conversation import Conversations
     from aish.engine.prompt.summary import Summaries
-    from aish.engine.turn.builder import TurnMaker
-    from aish.engine.turn.runner import Turns
+    from aish.engine.turn.builder import TurnBuilder
+    from aish.engine.turn.recorder import Recorder
+    from aish.engine.turn.runner import TurnRunner
     from aish.runs.journal import Journal
     from aish.runs.ownership import RunKeeper
 
 
 class Background(msgspec.Struct, frozen=True):
-    """What is known besides the conversation."""
+    """What the model is told besides the conversation."""
 
     memory: str = ""
     project: str = ""
@@ -39,7 +43,7 @@ class Background(msgspec.Struct, frozen=True):
 FindBackground = Callable[[TurnRequest], Awaitable[Background]]
 
 
-async def nothing_known(request: TurnRequest) -> Background:
+async def find_no_background(request: TurnRequest) -> Background:
     return Background()
 
 
@@ -52,7 +56,7 @@ class Engine:
         gate: Gate,
         store: Store | Callable[[], Store],
         clock: Clock,
-        owners: Owners,
+        liveness: ProcessLiveness,
         redactor: Redactor,
         system: str = "",
         tools_note: str = "",
@@ -60,19 +64,19 @@ class Engine:
         routing: Routing | None = None,
         prices: Prices | None = None,
         caps: Caps | None = None,
-        background: FindBackground = nothing_known,
+        find_background: FindBackground = find_no_background,
         write_through: bool = False,
         shared: bool = False,
     ) -> None:
-        """`shared`: other processes answer in the same sessions at the same time, and are waited for. `background`
-        finds what is known of the user and the project. `tools_note` is told to models that have tools. `store` may
-        also be what makes one, when it is first needed."""
+        """`store` may be a function that opens it when it is first needed. `tools_note` is told to models that have
+        tools. `write_through`: events are written before they are shown. `shared`: other processes answer in the same
+        sessions at the same time, and are waited for."""
         self.router = router
         self._given_store = store
         self.tools = tools
         self.clock = clock
-        self.owners = owners
-        self.chooser = Chooser(router, routing or Routing())
+        self.liveness = liveness
+        self.selector = ModelSelector(router, routing or Routing())
         self._prices = prices or Prices({})
         self._caps = caps or Caps()
         self._gate = gate
@@ -80,7 +84,7 @@ class Engine:
         self._system = system
         self._tools_note = tools_note
         self._rules = rules or ContextRules()
-        self._background = background
+        self._find_background = find_background
         self._write_through = write_through
         self.shared = shared
 
@@ -90,27 +94,31 @@ class Engine:
         *,
         ask: Ask | None = None,
         journal: Journal | None = None,
-        left: Callable[[Sequence[Event]], None] | None = None,
-        listener: Listener | None = None,
+        on_left: Callable[[Sequence[Event]], None] | None = None,
+        text_sink: TextSink | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
-        """Run one turn; its events come in batches. What is wrong with the request itself is raised on entering; later
-        failures are events.
+        """Runs one turn and yields its events in batches. An invalid request raises on entering; later failures are
+        events.
 
-        `ask` puts the gate's questions to a person; None means nobody is there. `journal` is that of the run the turn
-        belongs to. Leaving the context stops everything; what it owed then, its end above all, is told to `left`.
-        `listener` hears what a model says as it is read from the wire; what it has heard is in no batch.
+        `ask` puts the gate's questions to the user; None means that there is no user to ask. `journal` belongs to the
+        run that the turn is part of. Leaving the context stops everything; `on_left` gets the events that the turn
+        still owed then, its end above all. `text_sink` gets single words as they are read from the backend; they are in
+        no batch.
         """
-        return self._turns.turn(request, ask=ask, journal=journal, left=left, listener=listener)
+        from aish.engine.turn.runner import TurnContext
 
-    def offered(
-        self, tools: Sequence[str] = ("*",), *, interactive: bool, guests: str = "", owner: str = ""
+        return TurnContext(self._runner, request, ask, journal, on_left, text_sink)
+
+    def visible_tools(
+        self, globs: Sequence[str] = ("*",), *, interactive: bool, dynamic_mcp: str = "", owner: str = ""
     ) -> Sequence[ToolSpec]:
-        """The tools these globs name that the gate would let a request of this owner see, with those of its guests."""
-        return self._maker.offer(tools, interactive=interactive, source=self._maker.tools(guests), owner=owner).specs
+        """The tools that the globs name and that the gate shows to a request of this owner."""
+        toolset = self._builder.toolset(dynamic_mcp)
+        return self._builder.select_tools(globs, interactive=interactive, toolset=toolset, owner=owner).specs
 
-    def tools_for(self, guests: str) -> Toolset:
-        """All there are for a request that has brought these."""
-        return self._maker.tools(guests) if guests else self.tools
+    def tools_for(self, dynamic_mcp: str) -> Toolset:
+        """All tools, with those of the dynamic MCP servers of a request."""
+        return self._builder.toolset(dynamic_mcp) if dynamic_mcp else self.tools
 
     async def call_tool(
         self,
@@ -125,50 +133,49 @@ class Engine:
         wall_s: float | None = None,
         owner: str = "",
     ) -> ToolResult:
-        """One call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
+        """Makes one call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
-        `on_status` hears the lines the tool shows while it runs. Cancelling it stops the tool. It belongs to no
-        session, so nothing of it is stored. `ask_about` are globs that are asked about even where the gate allows.
-        `owner` as in an EffectRequest.
+        `on_status` gets the lines that the tool shows while it runs. Cancelling stops the tool. The call belongs to no
+        session, and nothing of it is stored. `ask_about` are globs of tools that are asked about even where the gate
+        allows them. `owner` as in an EffectRequest.
         """
-        return await self._turns.call_tool(
-            name,
-            arguments,
-            tools=tools,
-            ask=ask,
-            on_status=on_status,
-            journal=journal,
-            ask_about=ask_about,
-            wall_s=wall_s,
-            owner=owner,
-        )
+        from aish.engine.tools.direct_call import call_tool
 
-    def redacted(self, text: str) -> str:
-        """As it would be stored or shown."""
+        limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
+        return await call_tool(
+            self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
+            globs=tools, ask=ask, on_status=on_status, journal=journal, ask_about=ask_about, owner=owner,
+        )  # fmt: skip
+
+    def redact(self, text: str) -> str:
+        """The text as it is stored and shown."""
         return self._redactor.text(text)
 
-    def redacted_json(self, line: bytes) -> bytes:
-        """The same for JSON. Whatever is kept beside the events goes through it."""
+    def redact_json(self, line: bytes) -> bytes:
+        """The same for JSON. Everything that is stored beside the events goes through it."""
         return self._redactor.line(line)
 
-    def redacted_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
-        """The same for a text in pieces, as many."""
+    def redact_pieces(self, pieces: Sequence[str]) -> Sequence[str]:
+        """The same for a text in pieces. Returns as many."""
         return self._redactor.pieces(pieces)
 
     def catch_up(self, whole: Collection[str] = ()) -> None:
-        """What was said in the turns under way is given to the store now, for whoever reads it there."""
-        self._turns.catch_up(whole)
+        """Writes what the turns under way have said, for a reader of the store. Turns in `whole` also write text that
+        may begin a secret."""
+        self._recorder.catch_up(whole)
 
     async def history(self, session: str) -> tuple[Message, ...]:
-        """Everything that was said in a session."""
-        return await self._turns.history(session)
+        """All messages of a session."""
+        return await self._conversations.history(session)
 
     async def view_context(self, request: TurnRequest) -> ContextView:
-        """What the model would be sent for it now."""
-        return await self._turns.view_context(request)
+        """What the model would be sent for this request now."""
+        selected = await self.selector.select(request)
+        conversation = await self._conversations.preview(request.session, selected.route)
+        return await self._builder.view(request, selected, conversation)
 
     async def aclose(self) -> None:
-        """Ends tools, providers and the store, in that order. One that fails does not keep the others open."""
+        """Closes tools, providers and the store, in that order, even if one of them fails."""
         is_made = "store" in self.__dict__ or not callable(self._given_store)
         for aclose in (self.tools.aclose, self.router.aclose, *([self.store.aclose] if is_made else [])):
             try:
@@ -185,59 +192,80 @@ class Engine:
         return Ledger(self.store, self.clock, self._prices, self._caps)
 
     @cached_property
-    def aside(self) -> Aside:
-        return Aside(self.ledger)
+    def side_calls(self) -> SideCalls:
+        return SideCalls(self.ledger)
 
     @cached_property
     def runs(self) -> RunKeeper:
         from aish.runs.ownership import RunKeeper
 
-        return RunKeeper(self.store, self.clock, self.owners, self.tools, self._redactor.line)
+        return RunKeeper(self.store, self.clock, self.liveness, self.tools, self._redactor.line)
 
     @cached_property
     def _summaries(self) -> Summaries:
         from aish.engine.prompt.summary import Summaries
 
-        return Summaries(self.store, self.router, self.aside, self._rules)
+        return Summaries(self.store, self.router, self.side_calls, self._rules)
 
     @cached_property
-    def _maker(self) -> TurnMaker:
-        from aish.engine.model.call import Counters, ModelCallDeps
-        from aish.engine.turn.builder import TurnMaker
+    def _builder(self) -> TurnBuilder:
+        from aish.engine.model.call import ModelCallDeps, TokenCounters
+        from aish.engine.turn.builder import TurnBuilder
 
-        return TurnMaker(
+        return TurnBuilder(
             tools=self.tools,
             gate=self._gate,
             clock=self.clock,
-            means=ModelCallDeps(self.router, self.chooser, self.ledger, self._summaries, self._rules, Counters()),
-            aside=self.aside,
+            model_deps=ModelCallDeps(
+                self.router, self.selector, self.ledger, self._summaries, self._rules, TokenCounters()
+            ),
+            side_calls=self.side_calls,
             redact=self._redactor.text,
             system=self._system,
             tools_note=self._tools_note,
-            background=self._background,
+            find_background=self._find_background,
         )
 
     @cached_property
-    def _turns(self) -> Turns:
-        from aish.engine.turn.runner import Turns
+    def _recorder(self) -> Recorder:
+        from aish.engine.turn.recorder import Recorder
 
-        return Turns(
-            maker=self._maker,
-            chooser=self.chooser,
+        return Recorder(self.store, self._redactor, write_through=self._write_through)
+
+    @cached_property
+    def _conversations(self) -> Conversations:
+        from aish.engine.prompt.conversation import Conversations
+
+        return Conversations(
+            store=self.store,
+            clock=self.clock,
+            liveness=self.liveness,
+            rules=self._rules,
+            summaries=self._summaries,
+            running=self._recorder.running,
+            redact=self._redactor.text,
+            redact_messages=self._recorder.redact_messages,
+        )
+
+    @cached_property
+    def _runner(self) -> TurnRunner:
+        from aish.engine.turn.runner import TurnRunner
+
+        return TurnRunner(
+            builder=self._builder,
+            selector=self.selector,
+            conversations=self._conversations,
+            recorder=self._recorder,
             runs=self.runs,
             store=self.store,
             clock=self.clock,
-            owners=self.owners,
-            redactor=self._redactor,
-            rules=self._rules,
-            summaries=self._summaries,
-            write_through=self._write_through,
+            liveness=self.liveness,
             shared=self.shared,
         )
 
 
-async def flattened(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[Event, None]:
-    """One by one, for whoever does not mind the cost."""
+async def flatten(batches: AsyncIterator[Sequence[Event]]) -> AsyncGenerator[Event, None]:
+    """Yields the events of batches one by one. Slower than batches."""
     async for events in batches:
         for event in events:
             yield event

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import msgspec
 
-from aish.engine.turn.budget import Meter
+from aish.engine.tools.dispatch import Dispatcher
+from aish.engine.turn.budget import Budget
+from aish.engine.turn.event_factory import EventFactory
 from aish.errors import AishError
 from aish.planner.references import BadReference, fill_in, references
 from aish.planner.writer import PlanWriter
 from aish.runs.journal import Journal
 from aish.types.events import (
     ArgumentsDelta,
-    Body,
     Event,
     PlanAccepted,
     PlanRejected,
@@ -38,15 +38,21 @@ from aish.types.tools import Effect, ResultStatus, ToolSpec
 _MAX_ERROR_CHARS = 500
 
 
-@dataclass(frozen=True)
 class StepRunner:
-    """The parts of a turn that its planner uses: it emits events, dispatches calls and counts what is spent."""
+    """The parts of a turn that its planner uses: its events, its dispatcher and its budget."""
 
-    emit: Callable[[Body, str], Event]
-    run: Callable[[Sequence[ToolCall]], AsyncGenerator[list[Event], None]]
-    next_step: Callable[[], None]
-    is_over: Callable[[], bool]
-    meter: Meter
+    def __init__(self, factory: EventFactory, dispatcher: Dispatcher, budget: Budget) -> None:
+        self.emit = factory.event
+        self.run = dispatcher.run
+        self.budget = budget
+        self._factory = factory
+        self._dispatcher = dispatcher
+
+    def next_step(self) -> None:
+        self._factory.step += 1
+
+    def is_over(self) -> bool:
+        return self._dispatcher.end is not None or self.budget.remaining_s <= 0
 
 
 Save = Callable[[Plan], Awaitable[None]]
@@ -69,8 +75,11 @@ class Planner:
         self._error = ""
         self.is_done = False
 
-    async def work(self, question: str, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
+    async def work(
+        self, question: str, factory: EventFactory, dispatcher: Dispatcher, budget: Budget
+    ) -> AsyncGenerator[list[Event], None]:
         """Writes and runs plans until one is completed, or gives up: then the plain loop continues from there."""
+        runner = StepRunner(factory, dispatcher, budget)
         plan = self._planning.plan
         for left in range(self._planning.max_replans, -1, -1):
             if plan is None or self._failed:
@@ -78,7 +87,7 @@ class Planner:
                     async for events in batches:
                         yield events
                 plan = self._writer.written
-            elif errors := self._writer.check(plan, results={}, calls_left=_calls_left(runner.meter)):
+            elif errors := self._writer.check(plan, results={}, calls_left=_calls_left(runner.budget)):
                 yield [runner.emit(PlanRejected(tuple(errors)), "")]
                 plan = None
             else:
@@ -96,20 +105,20 @@ class Planner:
             yield [runner.emit(Status(f"the plan failed: {self._error}; {after}"), "")]
 
     async def _write(self, question: str, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
-        meter = runner.meter
+        budget = runner.budget
         writing = self._writer.write(
             question,
             results=self._results,
             failed=self._failed,
             error=self._error,
-            calls_left=_calls_left(meter),
-            deadline_s=meter.remaining_s,
+            calls_left=_calls_left(budget),
+            deadline_s=budget.remaining_s,
         )
         try:
             async with aclosing(writing) as bodies:
                 async for body in bodies:
                     if isinstance(body, UsageReported):
-                        meter.spend(body.usage)
+                        budget.spend(body.usage)
                     yield [runner.emit(body, "")]
         except AishError as exc:
             yield [runner.emit(Status(f"no plan could be had: {exc.message}; working without one"), "")]
@@ -198,5 +207,5 @@ def _announce(step: PlanStep, call: ToolCall, index: int, runner: StepRunner) ->
     ]
 
 
-def _calls_left(meter: Meter) -> int:
-    return max(0, meter.limits.max_tool_calls - meter.tool_calls)
+def _calls_left(budget: Budget) -> int:
+    return max(0, budget.limits.max_tool_calls - budget.tool_calls)

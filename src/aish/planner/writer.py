@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 import msgspec
 
 from aish.engine.model.router import Route
-from aish.engine.model.side_call import Aside, Said
+from aish.engine.model.side_call import Said, SideCalls
 from aish.errors import ProviderRejected
 from aish.planner.validation import NoPlanNeeded, has_same_calls, parse_plan, plan_errors, plan_schema
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
@@ -37,9 +37,9 @@ class PlanWriter:
     """Writes the plans of one turn. `written` is the last valid plan; None after `write` if there is none."""
 
     def __init__(
-        self, aside: Aside, route: Route, tools: Sequence[ToolSpec], planning: Planning, *, session: str
+        self, side_calls: SideCalls, route: Route, tools: Sequence[ToolSpec], planning: Planning, *, session: str
     ) -> None:
-        self._aside = aside
+        self._side_calls = side_calls
         self._route = route
         self._tools = {spec.name: spec for spec in tools}
         self._planning = planning
@@ -111,7 +111,7 @@ class PlanWriter:
         return await self._call(text, deadline_s)
 
     async def _call(self, text: str, deadline_s: float) -> Said:
-        return await self._aside.ask(
+        return await self._side_calls.ask(
             self._route,
             text,
             system=f"{_RULES}\n\nThe tools:\n{_list_tools(self._tools.values())}",

@@ -27,7 +27,7 @@ from aish.errors import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.providers.pool_health import ANSWER_S, SILENCE_S, watched
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
@@ -108,9 +108,9 @@ class PoolProvider:
 
     @asynccontextmanager
     async def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        async with aclosing(self._batches(request, words)) as batches:
+        async with aclosing(self._batches(request, relay)) as batches:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -141,7 +141,7 @@ class PoolProvider:
             self._rest_after(member, exc)
             return exc
 
-    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         began_s = self._monotonic_s()
         failures: list[ProviderError] = []
         order = self._in_order()
@@ -152,7 +152,7 @@ class PoolProvider:
             begun = False
             try:
                 left = msgspec.structs.replace(request, deadline_s=request.deadline_s - taken_s)
-                async with aclosing(_counted(member, left, words)) as batches:
+                async with aclosing(_counted(member, left, relay)) as batches:
                     async with self._patience(member, order[place + 1 :]):
                         first = await anext(batches, None)
                     if first is None:
@@ -219,8 +219,8 @@ def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
     )
 
 
-async def _counted(member: _Member, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+async def _counted(member: _Member, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
     with member.asked():
-        async with member.provider.stream(request, words) as batches:
+        async with member.provider.stream(request, relay) as batches:
             async for batch in batches:
                 yield batch

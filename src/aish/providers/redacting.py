@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import ProviderError, ProviderRejected
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.providers.http_faults import SEND_TEXT
 from aish.safety.policy.secret_recipients import SHELL_TOOL, Recipients
 from aish.safety.redaction.redactor import Redactor, Restorer, Vault
@@ -50,7 +50,7 @@ class RedactingProvider:
 
     @asynccontextmanager
     async def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         async with aclosing(self._batches(request)) as batches:
             yield batches

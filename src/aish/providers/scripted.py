@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import ReasoningDelta, Status, TextDelta
@@ -58,9 +58,9 @@ class ScriptedProvider:
 
     @asynccontextmanager
     async def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
-        async with aclosing(self._play(request, words)) as batches:
+        async with aclosing(self._play(request, relay)) as batches:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
@@ -81,7 +81,7 @@ class ScriptedProvider:
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    async def _play(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+    async def _play(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         await self.describe(request.model)
         self.requests = [*self.requests[1 - MAX_KEPT :], request]
         left_s, begun = request.deadline_s, False
@@ -96,7 +96,7 @@ class ScriptedProvider:
                     raise ProviderTimeout(f"{self._name}: the deadline passed", is_deadline=True)
             elif isinstance(item, StepFinished):
                 finished = item
-            elif not (begun and words is not None and _is_said(item, words)):
+            elif not (begun and relay is not None and _is_relayed(item, relay)):
                 begun = True
                 yield [item]
         yield [finished]
@@ -105,8 +105,8 @@ class ScriptedProvider:
         return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
 
 
-def _is_said(item: Item, words: Words) -> bool:
-    return isinstance(item, TextDelta) and words.say(item.text)
+def _is_relayed(item: Item, relay: TextRelay) -> bool:
+    return isinstance(item, TextDelta) and relay.accept(item.text)
 
 
 def from_steps(steps: Sequence[Sequence[Item]]) -> Script:

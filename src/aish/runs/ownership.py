@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from aish.errors import RunBusy, RunLost, RunNotFound, StoreError
-from aish.ports import Clock, Owners, Store, Toolset, Witnessing
+from aish.ports import Clock, ProcessLiveness, Store, Toolset, Witnessing
 from aish.runs.journal import Journal
 from aish.types.ids import new_id
 from aish.types.runs import OPEN_STATES, RunKind, RunRecord, RunState, StepRecord, StepState
@@ -67,7 +67,7 @@ class RunKeeper:
     """Starts, finds and takes over the runs of one store."""
 
     def __init__(
-        self, store: Store, clock: Clock, owners: Owners, tools: Toolset, redact: Callable[[bytes], bytes]
+        self, store: Store, clock: Clock, owners: ProcessLiveness, tools: Toolset, redact: Callable[[bytes], bytes]
     ) -> None:
         self._store = store
         self._clock = clock

@@ -71,8 +71,8 @@ class Registry:
         self._visits[name] = view
         return name, view
 
-    def seen_by(self, guests: str) -> Toolset:
-        return self._visits.get(guests, self)
+    def with_dynamic(self, dynamic_mcp: str) -> Toolset:
+        return self._visits.get(dynamic_mcp, self)
 
     def next_alias(self, stem: str = "mcp") -> str:
         """Returns `mcp1`, `mcp2`, … for unnamed toolsets."""

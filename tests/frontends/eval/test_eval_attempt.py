@@ -26,7 +26,7 @@ from aish.types.events import TextDelta
 from aish.types.messages import ToolMessage, user
 from aish.types.tools import Effect, ToolSpec
 from aish.types.usage import Usage
-from support.engines import Bench, Owners, TickingClock, call, policy_gate
+from support.engines import Bench, FixedLiveness, TickingClock, call, policy_gate
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 ADD = ToolSpec("add", "Add.", SCHEMA, Effect.READ, "case")
@@ -156,8 +156,8 @@ def scratch(folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
     for alias, source in more.items():
         tools.add(alias, source)
     return Engine(
-        router=base.router, tools=tools, gate=policy_gate(), store=base.store, clock=TickingClock(), owners=Owners(),
-        redactor=Redactor(),
+        router=base.router, tools=tools, gate=policy_gate(), store=base.store, clock=TickingClock(),
+        liveness=FixedLiveness(), redactor=Redactor(),
     )  # fmt: skip
 
 

@@ -94,14 +94,13 @@ def request(path: str, **fields: object) -> bytes:
 def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What went the short way."""
     heard: list[str] = []
-    hear = DisconnectMonitor.hear
+    write = DisconnectMonitor.write
 
-    def noted(watch: DisconnectMonitor, text: str) -> bool:
-        is_heard = hear(watch, text)
-        heard.extend([text] * is_heard)
-        return is_heard
+    def noted(watch: DisconnectMonitor, text: str) -> None:
+        write(watch, text)
+        heard.append(text)
 
-    monkeypatch.setattr(DisconnectMonitor, "hear", noted)
+    monkeypatch.setattr(DisconnectMonitor, "write", noted)
     return heard
 
 
@@ -194,14 +193,15 @@ async def test_words_are_a_sign_of_life_and_do_not_overtake_one():
     encoder = ChatStreamEncoder("id", "m", 1, (), usage=False, trace=False)
     watch = DisconnectMonitor(line, encoder, heartbeat_s=10, encode_word=str.encode)
     now_s = asyncio.get_running_loop().time()
-    assert watch.hear("word")
+    assert watch.is_open()
+    watch.write("word")
     watch.look(now_s + 11)
-    assert line.sent == [b"word"] and watch.is_ready()
+    assert line.sent == [b"word"] and watch.is_open()
     watch.look(now_s + 22)
-    assert not watch.is_ready() and not watch.hear("another")
+    assert not watch.is_open()
     assert line.sent == [b"word", b": ping\n\n"]
     line.taken.set_result(None)
-    assert watch.is_ready() and watch.hear("another")
+    assert watch.is_open()
 
 
 async def test_what_was_said_the_short_way_is_recorded(straight: list[str]):

@@ -277,7 +277,7 @@ async def test_more_calls_than_the_bound_wait_for_their_place():
 
 async def test_nothing_of_an_internal_error_reaches_the_client():
     class Broken:
-        def offered(self, tools: Any = ("*",), *, interactive: bool) -> Any:
+        def visible_tools(self, globs: Any = ("*",), *, interactive: bool) -> Any:
             raise RuntimeError("secret path /home/somebody")
 
         async def call_tool(self, *words: Any, **options: Any) -> Any:

@@ -35,7 +35,7 @@ class Person:
         config = SimpleNamespace(shell=ShellConfig(continue_after_commands="never", attach_max_chars=1000))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
         runtime.process_environment = SimpleNamespace(cwd="/", env={})
-        engine = SimpleNamespace(chooser=SimpleNamespace(choose=self._choose), turn=self._turn)
+        engine = SimpleNamespace(selector=SimpleNamespace(select=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
         self.shell = Shell(
             engine, runtime, output, request, live=None, notices=Notices(output), approves_all=True,

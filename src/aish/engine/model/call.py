@@ -1,7 +1,7 @@
-"""How a turn asks its model: composes what it sees, has the ledger admit the call, streams the answer, and books it.
+"""Makes the model calls of a turn: composes the prompt, has the ledger admit the call, streams the answer and books it.
 
-A failure before the model has said anything may be mended: by another rendering of the conversation, or by the model to
-fall back on. Anything else ends the turn.
+A failure before the model has said anything may be recovered: by another rendering of the conversation, or by the
+fallback model. Any other failure ends the turn.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from contextlib import aclosing
 
 import msgspec
 
-from aish.engine.model.ledger import Admitted, Ledger
+from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route, Router
-from aish.engine.model.selection import Chooser, Chosen
-from aish.engine.model.stream_assembly import Assembler
+from aish.engine.model.selection import ModelSelector, SelectedModel
+from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
 from aish.engine.prompt.composer import Composed, Composer
 from aish.engine.prompt.conversation import Conversation
+from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.summary import Summaries
 from aish.engine.prompt.system_message import SystemParts
-from aish.engine.prompt.template_compat import has_late_system, is_rejected_shape, is_rejected_system
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens, told_of
 from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
-from aish.engine.turn.budget import Meter
-from aish.engine.turn.event_factory import Scribe
-from aish.engine.turn.repetition import LONG_LOOP_CHARS, LOOK_CHARS, LOOP_CHARS, goes_round
+from aish.engine.turn.budget import Budget
+from aish.engine.turn.event_factory import EventFactory
 from aish.engine.turn.transcript import Transcript
 from aish.errors import (
     AishError,
@@ -36,27 +35,27 @@ from aish.errors import (
     ProviderTimeout,
     drop_traceback,
 )
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.types.chunks import StepEnd
 from aish.types.context import ContextRules, ContextView
-from aish.types.events import Body, Event, Failed, Status, TurnEnd, UsageReported
+from aish.types.events import Event, Failed, Status, TurnEnd, UsageReported
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
 from aish.types.tools import ToolSpec
 from aish.types.usage import Usage
 
-_UNSAID = Sampling()
+_NO_SAMPLING = Sampling()
 _NO_RULES = ContextRules()
 _MAX_COUNTERS = 200
 
 
-class Counters:
-    """One for each model that is asked; a server's clients may name any."""
+class TokenCounters:
+    """The token counter of each model that is asked. Bounded, since a server's clients may name any model."""
 
     def __init__(self) -> None:
         self._counters: dict[str, TokenCounter] = {}
 
-    def of(self, route: Route) -> TokenCounter:
+    def get(self, route: Route) -> TokenCounter:
         counter = self._counters.get(route.name)
         if counter is None:
             if len(self._counters) >= _MAX_COUNTERS:
@@ -66,150 +65,155 @@ class Counters:
 
 
 class ModelCallDeps(msgspec.Struct, frozen=True):
-    """What all turns of an engine ask with."""
+    """What all turns of an engine share for their model calls."""
 
     router: Router
-    chooser: Chooser
+    selector: ModelSelector
     ledger: Ledger
     summaries: Summaries
     rules: ContextRules
-    counters: Counters
+    counters: TokenCounters
 
 
-class Asking:
+class ModelCaller:
+    """Makes the model calls of one turn, one for each step."""
+
     def __init__(
         self,
-        means: ModelCallDeps,
-        chosen: Chosen,
+        deps: ModelCallDeps,
+        selected: SelectedModel,
         request: TurnRequest,
         conversation: Conversation,
         system: SystemParts,
         tools: tuple[ToolSpec, ...],
         transcript: Transcript,
-        meter: Meter,
-        scribe: Scribe,
+        budget: Budget,
+        events: EventFactory,
     ) -> None:
-        self.end: TurnEnd | None = None
-        self.refusal = ""
-        self.only_answers = False  # no more calls: what was planned has been done
-        self._means = means
-        self._fell_back = chosen.fell_back
-        self._asked = request
+        self.end: TurnEnd | None = None  # why the turn cannot go on after a call, if it cannot
+        self.refusal = ""  # the same in words, where the reason alone does not say it
+        self._deps = deps
+        self._request = request
         self._conversation = conversation
         self._system = system
         self._tools = tools
         self._transcript = transcript
-        self._meter = meter
-        self._scribe = scribe
-        self._call: Admitted | None = None
-        self._calls = 0
+        self._budget = budget
+        self._events = events
+        self._fell_back = selected.fell_back
+        self._calls_forbidden = False
+        self._admitted: AdmittedCall | None = None
+        self._call_count = 0
         self._sent: StepRequest | None = None
         self._left_out = 0
-        self._prepare_for(chosen.route)
+        self._use_route(selected.route)
 
-    async def ask(self, assembler: Assembler, words: Words | None) -> AsyncGenerator[list[Event], None]:
-        """One answer, as the assembler's events. `end` is set if the turn cannot go on. What is said to `words` is in
-        none of them."""
-        apply_all = self._transcript.apply_all
-        assembler.look_at = loop_chars = LOOP_CHARS if self.route.info.is_weak else LONG_LOOP_CHARS
+    async def stream(self, step: StepAssembler, relay: TextRelay | None) -> AsyncGenerator[list[Event], None]:
+        """Streams one answer as events. Sets `end` if the turn cannot go on. Text that `relay` accepts is in no event
+        here."""
+        loop_chars = repetition_chars(is_weak=self.route.info.is_weak)
+        step.check_at_chars = loop_chars
         try:
             composed, self._left_out = self._composer.find_whole(self._transcript.messages()), 0
             if composed is None or composed.left_out:
                 composed, notes = await self._compose(composed)
                 if notes:
-                    yield [self._emit(Status(note)) for note in notes]
-            request, call = self._request(composed.messages), self._next_call(composed)
+                    yield [self._events.event(Status(note)) for note in notes]
+            request, call = self._step_request(composed.messages), self._next_call(composed)
             if self._is_bounded:
-                request, call = await self._admitted(request, call, composed.tokens)
-            self._sent, self._call = request, call
-            async with self.route.provider.stream(request, words) as batches:
+                request, call = await self._admit(request, call, composed.tokens)
+            self._sent, self._admitted = request, call
+            async with self.route.provider.stream(request, relay) as batches:
                 async for batch in batches:
-                    if events := assembler.feed(batch):
-                        apply_all(events)
+                    if events := step.feed(batch):
                         yield events
-                    if assembler.text_chars >= assembler.look_at:
-                        assembler.look_at = assembler.text_chars + max(LOOK_CHARS, assembler.text_chars // 50)
-                        if assembler.is_full or self._goes_round(loop_chars):
-                            assembler.end = StepEnd.LENGTH
-                            break
-            if events := assembler.finish():
-                apply_all(events)
+                    if step.must_be_checked() and (step.is_full or self._is_repetitive(loop_chars)):
+                        step.end = StepEnd.LENGTH
+                        break
+            if events := step.finish():
                 yield events
         except BudgetExceeded as exc:
             drop_traceback(exc)
             self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"
         except ContextOverflow as exc:
             self.end = TurnEnd.FAILED
-            yield [self._emit(failed(exc))]
+            yield [self._events.event(failure_event(exc))]
         except ProviderError as exc:
-            async with aclosing(self._recover(assembler, words, exc)) as recovered:
+            async with aclosing(self._recover(step, relay, exc)) as recovered:
                 async for events in recovered:
                     yield events
 
-    def _goes_round(self, chars: int) -> bool:
-        if not goes_round(self._transcript.newest_text(chars), chars):
+    def _is_repetitive(self, chars: int) -> bool:
+        if not is_repetitive(self._transcript.newest_text(chars), chars):
             return False
         self.refusal = "the answer was cut: it said the same over and over"
         return True
 
     def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
-        """Settles the call that was made. The event to tell of it, None if it cost nothing."""
-        call, self._call = self._call, None
+        """Books what the last call cost. Returns the event that reports it, None if there was no call or no cost."""
+        call, self._admitted = self._admitted, None
         if call is None:
             return None
         if reported is None and not said_anything:
-            self._means.ledger.drop(call)
+            self._deps.ledger.drop(call)
             return None
         if reported is None or (said_anything and not reported.total_tokens):
             cost = reported.cost if reported else None
             usage = msgspec.structs.replace(self._guess(call), cost=cost)
         else:
             usage = reported
-        usage = self._means.ledger.settle(call, usage)
+        usage = self._deps.ledger.settle(call, usage)
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
-        self._meter.spend(usage)
-        told = UsageReported(self.route.name, usage, self._asked.category, call.estimate, self._left_out)
-        return self._scribe.event(told)
+        self._budget.spend(usage)
+        return self._events.event(
+            UsageReported(self.route.name, usage, self._request.category, call.estimate, self._left_out)
+        )
+
+    def forbid_calls(self) -> None:
+        """From now on the model may only answer: its plan is done."""
+        self._calls_forbidden = True
 
     @property
     def choice(self) -> ToolChoice:
-        """A demand to call is met by the first step; made again, the turn would never end."""
-        if self.only_answers:
+        """A demand to call a tool holds for the first step only, or the turn would never end."""
+        if self._calls_forbidden:
             return ToolChoice("none")
-        asked = self._asked.tool_choice
-        return asked if self._meter.steps == 1 or asked.mode == "none" else ToolChoice()
+        choice = self._request.tool_choice
+        return choice if self._budget.steps == 1 or choice.mode == "none" else ToolChoice()
 
-    async def warnings(self) -> list[Event]:
-        said = await self._means.ledger.warning(self._scribe.session)
-        return [self._emit(Status(said))] if said else []
+    async def spending_warnings(self) -> list[Event]:
+        warning = await self._deps.ledger.warning(self._events.session)
+        return [self._events.event(Status(warning))] if warning else []
 
     async def view(self) -> ContextView:
-        return await self._composer.view(self._asked.input)
+        return await self._composer.view(self._request.input)
 
-    def _prepare_for(self, route: Route) -> None:
-        means, asked = self._means, self._asked
+    def _use_route(self, route: Route) -> None:
+        deps, request = self._deps, self._request
         self.route = route
-        self._counter = means.counters.of(route)
-        self._sampling = route.sampling if asked.sampling == _UNSAID else merged(route.sampling, asked.sampling)
-        # What is the asker's own goes along as it is.
-        rules, bounded = means.rules, self._conversation.bounded
+        self._counter = deps.counters.get(route)
+        self._sampling = (
+            route.sampling if request.sampling == _NO_SAMPLING else merge_sampling(route.sampling, request.sampling)
+        )
+        # A conversation that the client keeps is sent as it is.
+        rules, bounded = deps.rules, self._conversation.bounded
         self._composer = Composer(
             self._system,
             route,
-            means.router,
+            deps.router,
             self._counter,
             rules if bounded else _NO_RULES,
             self._conversation.past,
             self._tools,
-            asked.tool_mode or route.tool_mode,
+            request.tool_mode or route.tool_mode,
             budget=budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
-            always_count=means.ledger.has_cap or asked.limits.max_cost is not None,
+            always_count=deps.ledger.has_cap or request.limits.max_cost is not None,
         )
 
     async def _compose(self, whole: Composed | None) -> tuple[Composed, list[str]]:
-        """What is sent, of `whole` where nothing had to be counted, and what the user should know of it."""
-        ledger = self._means.ledger
+        """Composes the prompt, from `whole` where nothing has to be counted. Also returns notes for the user."""
+        ledger = self._deps.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
         composed = whole or await self._composer.compose_counted(self._transcript.messages())
         if composed.left_out and self._summarizes:
@@ -222,160 +226,145 @@ class Asking:
 
     @property
     def _summarizes(self) -> bool:
-        own = bool(self._scribe.session) and self._asked.context is None
-        return self._means.rules.summarize and own and not self._asked.is_autonomous
+        own = bool(self._events.session) and self._request.context is None
+        return self._deps.rules.summarize and own and not self._request.is_autonomous
 
     async def _fold(self, composed: Composed) -> list[str]:
-        """What has just fallen out of the window goes into the summary. If that fails the turn goes on without."""
+        """Adds turns that no longer fit to the rolling summary. If that fails, the turn goes on without."""
         before = self._conversation.summary
         turns = [turn for turn in composed.left_out if turn.number > before.upto]
         if not turns:
             return []
         try:
-            summary = await self._means.summaries.fold(self._scribe.session, before, turns, self.route)
+            summary = await self._deps.summaries.fold(self._events.session, before, turns, self.route)
         except AishError as exc:
-            return [note] if (note := self._means.summaries.failure(exc)) else []
+            return [note] if (note := self._deps.summaries.failure(exc)) else []
         self._conversation = msgspec.structs.replace(self._conversation, summary=summary)
         self._composer.system = msgspec.structs.replace(self._composer.system, summary=summary.text)
         return []
 
-    def _next_call(self, composed: Composed) -> Admitted:
-        self._calls += 1
-        return Admitted(
-            f"use_{self._scribe.turn.removeprefix('turn_')}_{self._calls}",
-            self._asked.charged_to or self._scribe.session,
+    def _next_call(self, composed: Composed) -> AdmittedCall:
+        self._call_count += 1
+        return AdmittedCall(
+            f"use_{self._events.turn.removeprefix('turn_')}_{self._call_count}",
+            self._request.charged_to or self._events.session,
             self.route.name,
-            self._asked.category,
+            self._request.category,
             composed.tokens or 0,
         )
 
     @property
     def _is_bounded(self) -> bool:
-        """Whether there is a limit to what a call may cost."""
-        return self._means.ledger.has_cap or self._meter.limits.max_cost is not None
+        """Whether a cap or a limit of the turn bounds what a call may cost."""
+        return self._deps.ledger.has_cap or self._budget.limits.max_cost is not None
 
-    async def _admitted(
-        self, request: StepRequest, call: Admitted, prompt_tokens: int | None
-    ) -> tuple[StepRequest, Admitted]:
+    async def _admit(
+        self, request: StepRequest, call: AdmittedCall, prompt_tokens: int | None
+    ) -> tuple[StepRequest, AdmittedCall]:
         wanted = self._sampling.max_tokens or DEFAULT_ROOM
-        limit = self._meter.limits.max_cost
-        most = wanted if limit is None else self._affordable(limit, prompt_tokens, wanted)
-        ledger = self._means.ledger
+        limit = self._budget.limits.max_cost
+        max_tokens = wanted if limit is None else self._affordable(limit, prompt_tokens, wanted)
+        ledger = self._deps.ledger
         if ledger.has_cap:
-            call = await ledger.admit(call, answer_tokens=most, deadline_s=request.deadline_s)
-        if most < wanted or (call.reserved and not self._sampling.max_tokens):
-            # What was set aside has to be the most it can come to.
-            bounded = msgspec.structs.replace(request.sampling, max_tokens=most)
+            call = await ledger.admit(call, answer_tokens=max_tokens, deadline_s=request.deadline_s)
+        if max_tokens < wanted or (call.reserved and not self._sampling.max_tokens):
+            # The answer must not cost more than was reserved for it.
+            bounded = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)
             request = msgspec.structs.replace(request, sampling=bounded)
         return request, call
 
     def _affordable(self, limit: float, prompt_tokens: int | None, wanted: int) -> int:
-        """Of the answer that is wanted, what the turn may still spend."""
-        left = limit - (self._meter.usage.cost or 0.0)
-        return self._means.ledger.affordable(self.route.name, left, prompt_tokens or 0, wanted)
+        """How many of the wanted answer tokens the turn can still pay for."""
+        left = limit - (self._budget.usage.cost or 0.0)
+        return self._deps.ledger.affordable(self.route.name, left, prompt_tokens or 0, wanted)
 
-    def _request(self, messages: tuple[Message, ...]) -> StepRequest:
-        asked = self._asked
+    def _step_request(self, messages: tuple[Message, ...]) -> StepRequest:
+        request = self._request
         return StepRequest(
             model=self.route.info.id,
             messages=messages,
             tools=self._tools,
             tool_choice=self.choice,
-            parallel_calls=asked.parallel_calls,
-            tool_mode=asked.tool_mode or self.route.tool_mode,
-            repair=asked.repair,
+            parallel_calls=request.parallel_calls,
+            tool_mode=request.tool_mode or self.route.tool_mode,
+            repair=request.repair,
             sampling=self._sampling,
-            deadline_s=self._meter.remaining_s,
-            session=self._scribe.session or self._scribe.turn,
-            stream=asked.stream or self.route.info.is_weak,  # or nobody sees that it goes round and round
-            traceparent=asked.traceparent,
+            deadline_s=self._budget.remaining_s,
+            session=self._events.session or self._events.turn,
+            stream=request.stream or self.route.info.is_weak,  # a weak model is watched for repetition
+            traceparent=request.traceparent,
         )
 
     async def _recover(
-        self, assembler: Assembler, words: Words | None, error: ProviderError
+        self, step: StepAssembler, relay: TextRelay | None, error: ProviderError
     ) -> AsyncGenerator[list[Event], None]:
+        """Calls again in another way where that may help; else the turn ends with the failure."""
         drop_traceback(error)
         if self._is_out_of_time(error):
             self.end = TurnEnd.WALL_TIME
             return
         if not isinstance(error, ProviderBusy):
-            self._means.router.forget(self.route)
-        note = ""
-        if not assembler.said_anything:
-            error, note = await self._another_way(error)
+            self._deps.router.forget(self.route)
+        note = "" if step.said_anything else await self._find_another_way(error)
         if not note:
             self.end = TurnEnd.FAILED
-            yield [self._emit(failed(error))]
+            yield [self._events.event(failure_event(error))]
             return
         self.book(None, said_anything=False)
-        yield [self._emit(Status(note))]
-        async with aclosing(self.ask(assembler, words)) as batches:
+        yield [self._events.event(Status(note))]
+        async with aclosing(self.stream(step, relay)) as batches:
             async for events in batches:
                 yield events
 
     def _is_out_of_time(self, error: ProviderError) -> bool:
-        """Who kept the deadline says so: it has a clock of its own, which may be a little ahead of the meter's. Once
-        the time is up by that, too, nothing is left of it to ask again."""
+        """Whether the turn's time is up. The provider's clock may say so a little before the budget's does."""
         if isinstance(error, ProviderTimeout) and error.is_deadline:
             return True
-        return error.retry and self._meter.remaining_s <= 0
+        return error.retry and self._budget.remaining_s <= 0
 
-    async def _another_way(self, error: ProviderError) -> tuple[ProviderError, str]:
-        """What is tried now, in words; "" if nothing is left to try."""
-        if self._may_move_system(error):
-            self._means.router.remember_early_system(self.route)
-            return error, f"{self.route.name} takes system messages at the beginning only; sending later ones as text"
-        if self._may_render_strictly(error):
-            self._means.router.remember_strict(self.route)
-            return error, f"{self.route.name} rejects tool messages; sending results as text instead"
-        if self._fell_back or not self._asked.may_fall_back:
-            return error, ""
+    async def _find_another_way(self, error: ProviderError) -> str:
+        """Prepares another rendering or another model. Returns what to tell the user, "" if nothing is left to try."""
+        router, route = self._deps.router, self.route
+        sent = self._sent.messages if self._sent else ()
+        if is_late_system_rejection(error) and has_late_system(sent) and not router.rejects_late_system(route):
+            router.remember_early_system(route)
+            return f"{route.name} takes system messages at the beginning only; sending later ones as text"
+        has_results = any(isinstance(message, ToolMessage) for message in sent)
+        if is_tool_role_rejection(error) and has_results and not router.rejects_tool_role(route):
+            router.remember_strict(route)
+            return f"{route.name} rejects tool messages; sending results as text instead"
+        if self._fell_back or not self._request.may_fall_back:
+            return ""
         self._fell_back = True
         try:
-            chosen = await self._means.chooser.fall_back(error, self.route.name)
+            fallback = await self._deps.selector.fall_back(error, route.name)
         except AishError as second:
             error.message += f"; and the fallback fails, too: {second.message}"
-            return error, ""
-        if chosen is None:
-            return error, ""
-        self._prepare_for(chosen.route)
-        return error, chosen.notes[0]
+            return ""
+        if fallback is None:
+            return ""
+        self._use_route(fallback.route)
+        return fallback.notes[0]
 
-    def _may_move_system(self, error: ProviderError) -> bool:
-        if self._means.router.rejects_late_system(self.route) or not is_rejected_system(error):
-            return False
-        return self._sent is not None and has_late_system(self._sent.messages)
-
-    def _may_render_strictly(self, error: ProviderError) -> bool:
-        if self._means.router.rejects_tool_role(self.route) or not is_rejected_shape(error):
-            return False
-        sent = self._sent.messages if self._sent else ()
-        return any(isinstance(message, ToolMessage) for message in sent)
-
-    def _guess(self, call: Admitted) -> Usage:
-        """Where the backend says nothing of what it used."""
+    def _guess(self, call: AdmittedCall) -> Usage:
+        """The usage where the backend does not report it."""
         sent: Sequence[Message] = self._sent.messages if self._sent else ()
         size = sum(most_tokens(message) for message in sent) + len(told_of(self._tools))
-        prompt = call.estimate or size // BYTES_PER_TOKEN
-        said = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
-        return Usage(prompt, said, estimated=True)
-
-    def _emit(self, body: Body) -> Event:
-        event = self._scribe.event(body)
-        self._transcript.apply(event)
-        return event
+        prompt_tokens = call.estimate or size // BYTES_PER_TOKEN
+        answer_tokens = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
+        return Usage(prompt_tokens, answer_tokens, estimated=True)
 
 
-def merged(preset: Sampling, request: Sampling) -> Sampling:
-    """The request's word counts, then the preset's."""
+def merge_sampling(preset: Sampling, request: Sampling) -> Sampling:
+    """The options of the request; where it has none, those of the preset."""
     given = {name: getattr(request, name) for name in Sampling.__struct_fields__}
     if preset.knobs is not None and request.knobs is not None:
-        said = {name: value for name, value in msgspec.structs.asdict(request.knobs).items() if value is not None}
-        given["knobs"] = msgspec.structs.replace(preset.knobs, **said)
-    return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_UNSAID, n)})
+        knobs = {name: value for name, value in msgspec.structs.asdict(request.knobs).items() if value is not None}
+        given["knobs"] = msgspec.structs.replace(preset.knobs, **knobs)
+    return msgspec.structs.replace(preset, **{n: v for n, v in given.items() if v != getattr(_NO_SAMPLING, n)})
 
 
-def failed(error: AishError) -> Failed:
+def failure_event(error: AishError) -> Failed:
     drop_traceback(error)
     status = error.status if isinstance(error, ProviderRejected) else 400 if isinstance(error, ContextOverflow) else 0
     return Failed(type(error).__name__, error.message, error.hint, retry=error.retry, status=status)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from aish.ports import Provider
 
 
-class MadeProviders(Mapping[str, Provider]):
+class LazyProviders(Mapping[str, Provider]):
     """Looking whether a name is there, and going through the names, makes none."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Provider]]) -> None:
@@ -16,7 +16,7 @@ class MadeProviders(Mapping[str, Provider]):
         self._made: dict[str, Provider] = {}
 
     @classmethod
-    def of(cls, providers: Mapping[str, Provider]) -> MadeProviders:
+    def of(cls, providers: Mapping[str, Provider]) -> LazyProviders:
         """Of those that are there already."""
         made = cls({})
         for name, provider in providers.items():

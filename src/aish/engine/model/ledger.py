@@ -85,7 +85,7 @@ def _longest_first(table: Mapping[str, Price]) -> dict[str, Price]:
     return dict(sorted(table.items(), key=lambda entry: -len(entry[0])))
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmittedCall(msgspec.Struct, frozen=True):
     """A call that may be made. `estimate` are the tokens of its prompt, 0 where nobody had to count them."""
 
     id: str
@@ -105,7 +105,7 @@ class Ledger:
         self.has_cap = caps.any
         self._warned: set[tuple[str, str]] = set()
 
-    async def admit(self, call: Admitted, *, answer_tokens: int, deadline_s: float) -> Admitted:
+    async def admit(self, call: AdmittedCall, *, answer_tokens: int, deadline_s: float) -> AdmittedCall:
         """Where a cap holds. Raises BudgetExceeded, with the numbers, if the call could cost more than it leaves."""
         price = self.prices.find(call.model) if self.has_cap else None
         if price is None or not (price.prompt or price.completion):
@@ -138,7 +138,7 @@ class Ledger:
             )
         return min(most, answer_tokens)
 
-    def settle(self, call: Admitted, usage: Usage) -> Usage:
+    def settle(self, call: AdmittedCall, usage: Usage) -> Usage:
         """What it came to, with its price where that is known."""
         if usage.cost is None and (price := self.prices.find(call.model)) is not None:
             usage = msgspec.structs.replace(usage, cost=price.of(usage))
@@ -147,7 +147,7 @@ class Ledger:
         )
         return usage
 
-    def drop(self, call: Admitted) -> None:
+    def drop(self, call: AdmittedCall) -> None:
         """It was not made, or cost nothing."""
         if call.reserved:
             self._store.release(call.id)

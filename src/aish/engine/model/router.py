@@ -12,7 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from aish.engine.model.lazy_providers import MadeProviders
+from aish.engine.model.lazy_providers import LazyProviders
 from aish.errors import AishError, ModelNotFound, ProviderTimeout
 from aish.ports import Provider
 from aish.types.models import ModelInfo, Preset
@@ -73,10 +73,10 @@ class Router:
         return self._providers
 
     @cached_property
-    def _providers(self) -> MadeProviders:
+    def _providers(self) -> LazyProviders:
         """Found when first asked for: a prompt needs none."""
         given = self._given() if callable(self._given) else self._given
-        return given if isinstance(given, MadeProviders) else MadeProviders.of(given)
+        return given if isinstance(given, LazyProviders) else LazyProviders.of(given)
 
     async def aclose(self) -> None:
         if "_providers" in self.__dict__:

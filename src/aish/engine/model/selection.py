@@ -25,7 +25,7 @@ class Routing(msgspec.Struct, frozen=True):
     fallback: str = ""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class SelectedModel(msgspec.Struct, frozen=True):
     """`notes` are for the user."""
 
     route: Route
@@ -33,33 +33,33 @@ class Chosen(msgspec.Struct, frozen=True):
     fell_back: bool = False
 
 
-class Explained(msgspec.Struct, frozen=True):
+class RoutingDecision(msgspec.Struct, frozen=True):
     classified: Classified
     preset: str  # "" is the default
 
 
-class Chooser:
+class ModelSelector:
     def __init__(self, router: Router, routing: Routing) -> None:
         self._router = router
         self._routing = routing
 
-    def explain(self, text: str) -> Explained:
+    def explain(self, text: str) -> RoutingDecision:
         from aish.engine.model.classifier import classify
 
         classified = classify(text)
-        return Explained(classified, self._routing.classes.get(classified.kind, ""))
+        return RoutingDecision(classified, self._routing.classes.get(classified.kind, ""))
 
     def is_automatic(self, model: str) -> bool:
         return model == AUTO or (self._routing.auto and not model)
 
-    def find_chosen(self, request: TurnRequest) -> Chosen | None:
+    def find_selected(self, request: TurnRequest) -> SelectedModel | None:
         """Where the request names a model that is known: then nothing is waited for."""
         if self.is_automatic(request.model):
             return None
         route = self._router.find_known(request.model)
-        return None if route is None else Chosen(route)
+        return None if route is None else SelectedModel(route)
 
-    async def choose(self, request: TurnRequest) -> Chosen:
+    async def select(self, request: TurnRequest) -> SelectedModel:
         name: str = request.model
         notes: tuple[str, ...] = ()
         if self.is_automatic(name):
@@ -68,7 +68,7 @@ class Chooser:
             if name:
                 notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
         try:
-            return Chosen(self._router.find_known(name) or await self._router.resolve(name), notes)
+            return SelectedModel(self._router.find_known(name) or await self._router.resolve(name), notes)
         except ModelNotFound as exc:
             if not notes:
                 raise
@@ -78,23 +78,23 @@ class Chooser:
                 raise
             return await self._after(exc, notes)
 
-    async def fall_back(self, error: AishError, tried: str) -> Chosen | None:
+    async def fall_back(self, error: AishError, tried: str) -> SelectedModel | None:
         """The route to try once instead, for a failure of the transport; None if there is none to try."""
         if not self._routing.fallback or not is_transport_failure(error):
             return None
         route = await self._router.resolve(self._routing.fallback)
         if route.name == tried:
             return None
-        return Chosen(route, (f"{error.message}; asking {route.name} instead",), fell_back=True)
+        return SelectedModel(route, (f"{error.message}; asking {route.name} instead",), fell_back=True)
 
-    async def _after(self, error: ProviderError, notes: Sequence[str]) -> Chosen:
+    async def _after(self, error: ProviderError, notes: Sequence[str]) -> SelectedModel:
         try:
-            chosen = await self.fall_back(error, "")
+            selected = await self.fall_back(error, "")
         except AishError as second:
             raise type(error)(f"{error.message}; and the fallback fails, too: {second.message}") from error
-        if chosen is None:
+        if selected is None:
             raise error
-        return msgspec.structs.replace(chosen, notes=(*notes, *chosen.notes))
+        return msgspec.structs.replace(selected, notes=(*notes, *selected.notes))
 
 
 def is_transport_failure(error: AishError) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 
 import msgspec
 
-from aish.engine.model.ledger import Admitted, Ledger
+from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
@@ -28,7 +28,7 @@ class Said(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-class Aside:
+class SideCalls:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
@@ -48,7 +48,7 @@ class Aside:
         """The answer, and what it cost. `plans_calls` as in a StepRequest. Raises what the provider raises, and
         BudgetExceeded."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
-        asked = Admitted(new_id("use"), session, route.name, category, estimate)
+        asked = AdmittedCall(new_id("use"), session, route.name, category, estimate)
         call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)
         request = StepRequest(
             model=route.info.id,
@@ -78,7 +78,7 @@ class Aside:
     async def embed(self, route: Route, inputs: Inputs) -> Embedded:
         """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
         guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
-        asked = Admitted(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
+        asked = AdmittedCall(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
         call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
         try:
             embedded = await route.provider.embed(route.info.id, inputs)
@@ -87,7 +87,7 @@ class Aside:
             raise
         return Embedded(embedded.vectors, self._ledger.settle(call, embedded.usage or guess))
 
-    def _not_answered(self, call: Admitted, error: BaseException, asked: Usage) -> None:
+    def _not_answered(self, call: AdmittedCall, error: BaseException, asked: Usage) -> None:
         """What failed costs nothing; what was broken off has been asked, and is paid for."""
         if isinstance(error, asyncio.CancelledError):
             self._ledger.settle(call, asked)

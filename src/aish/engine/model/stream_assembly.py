@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import UNSET
 
-from aish.engine.turn.event_factory import Scribe
+from aish.engine.turn.event_factory import EventFactory
 from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import (
     ArgumentsDelta,
@@ -37,6 +37,15 @@ MAX_ARGUMENTS_CHARS = 4 * 1024 * 1024
 MAX_TEXT_CHARS = 8 * 1024 * 1024
 NAMELESS = "nameless_tool"
 
+# An answer is cut when so many characters at its end repeat one short piece. Small models often fall into that; a
+# screen has 2000 characters, and horizontal rules are shorter than 900.
+WEAK_LOOP_CHARS = 900
+# A capable model may be asked for pages of the same row.
+LOOP_CHARS = 60_000
+_CHECK_EVERY_CHARS = 300
+_MAX_PERIOD = 300
+_PROBE_CHARS = 60
+
 
 class _Draft:
     """A call being put together."""
@@ -51,10 +60,13 @@ class _Draft:
         self.size = 0
 
 
-class Assembler(msgspec.Struct, eq=False):
-    """`own_ids`: calls are named by us even where the backend does, since some backends use an id again and again."""
+class StepAssembler(msgspec.Struct, eq=False):
+    """The answer of the model in one step: its calls, its usage and how it ended.
 
-    _scribe: Scribe
+    `own_ids`: each call gets an id of ours, since some backends use an id again and again.
+    """
+
+    _events: EventFactory
     _used_ids: set[str]
     _canonical: Callable[[str], str]
     own_ids: bool = False
@@ -65,7 +77,7 @@ class Assembler(msgspec.Struct, eq=False):
     end: StepEnd | None = None
     usage: Usage | None = None
     text_chars: int = 0
-    look_at: int = 0  # at how many of them it is looked whether it goes round and round
+    check_at_chars: int = 0  # when the text has so many characters, it is checked for repetition
 
     @property
     def said_anything(self) -> bool:
@@ -75,6 +87,13 @@ class Assembler(msgspec.Struct, eq=False):
     def is_full(self) -> bool:
         """Whether the answer has reached a length at which it is cut."""
         return self.text_chars >= MAX_TEXT_CHARS
+
+    def must_be_checked(self) -> bool:
+        """Whether enough text came since the last check for its length and for repetition."""
+        if self.text_chars < self.check_at_chars:
+            return False
+        self.check_at_chars = self.text_chars + max(_CHECK_EVERY_CHARS, self.text_chars // 50)
+        return True
 
     @property
     def is_whole(self) -> bool:
@@ -90,15 +109,15 @@ class Assembler(msgspec.Struct, eq=False):
     def feed(self, batch: Batch) -> list[Event]:
         if len(batch) == 1 and type(chunk := batch[0]) is TextDelta:  # as a model says it
             self.text_chars += len(chunk.text)
-            return [self._scribe.event(chunk)]
-        words: list[Body] = []  # that it begins with: nearly always all of it
+            return [self._events.event(chunk)]
+        words: list[Body] = []  # the batch begins with them; nearly always they are all of it
         for chunk in batch:
             if type(chunk) is not TextDelta:
                 break
             words.append(chunk)
             self.text_chars += len(chunk.text)
-        events = self._scribe.events(words) if words else []
-        event = self._scribe.event
+        events = self._events.events(words) if words else []
+        event = self._events.event
         for chunk in batch[len(words) :]:
             if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
                 self.text_chars += len(chunk.text)
@@ -123,13 +142,13 @@ class Assembler(msgspec.Struct, eq=False):
                 yield from self._start(draft, NAMELESS)
             call = ToolCall(draft.call, draft.name, "".join(draft.pieces))
             self.calls.append(call)
-            yield self._scribe.event(ToolCallReady(call.name, call.arguments, draft.repairs or UNSET), call.id)
+            yield self._events.event(ToolCallReady(call.name, call.arguments, draft.repairs or UNSET), call.id)
 
     def _fragment(self, fragment: CallFragment, events: list[Event]) -> None:
         if fragment.index is None and not self._noted_index:
             self._noted_index = True
             note = "the backend leaves out the index of tool calls; reading them in order"
-            events.append(self._scribe.event(Status(note)))
+            events.append(self._events.event(Status(note)))
         draft = self._draft_for(fragment)
         if draft is None:
             return
@@ -143,13 +162,13 @@ class Assembler(msgspec.Struct, eq=False):
             return
         draft.pieces.append(piece)
         if draft.name:
-            events.append(self._scribe.event(ArgumentsDelta(piece), draft.call))
+            events.append(self._events.event(ArgumentsDelta(piece), draft.call))
 
     def _draft_for(self, fragment: CallFragment) -> _Draft | None:
         draft = self._current if fragment.index is None else self._drafts.get(fragment.index)
         if draft is None or (fragment.index is None and _begins_another(draft, fragment)):
             if len(self._drafts) >= MAX_CALLS:
-                self._current = None  # what follows without an index belongs to nobody, either
+                self._current = None  # drop what follows without an index, too
                 return None
             draft = self._open(fragment)
         elif fragment.id and not draft.backend_id:
@@ -172,9 +191,9 @@ class Assembler(msgspec.Struct, eq=False):
 
     def _start(self, draft: _Draft, name: str) -> Iterator[Event]:
         draft.name = self._canonical(name)
-        yield self._scribe.event(ToolCallStarted(draft.index, draft.name), draft.call)
+        yield self._events.event(ToolCallStarted(draft.index, draft.name), draft.call)
         for piece in draft.pieces:
-            yield self._scribe.event(ArgumentsDelta(piece), draft.call)
+            yield self._events.event(ArgumentsDelta(piece), draft.call)
 
 
 def _begins_another(draft: _Draft, fragment: CallFragment) -> bool:
@@ -182,3 +201,18 @@ def _begins_another(draft: _Draft, fragment: CallFragment) -> bool:
     if fragment.id and draft.backend_id:
         return fragment.id != draft.backend_id
     return bool(fragment.name and draft.name and draft.pieces)
+
+
+def repetition_chars(*, is_weak: bool) -> int:
+    """How many repetitive characters make an answer of this model useless."""
+    return WEAK_LOOP_CHARS if is_weak else LOOP_CHARS
+
+
+def is_repetitive(text: str, chars: int = WEAK_LOOP_CHARS) -> bool:
+    """Whether the last `chars` characters are one short piece, repeated exactly."""
+    tail = text[-chars:]
+    if len(tail) < chars:
+        return False
+    before = tail.rfind(tail[-_PROBE_CHARS:], 0, len(tail) - 1)
+    period = len(tail) - _PROBE_CHARS - before
+    return before >= 0 and period <= _MAX_PERIOD and tail[period:] == tail[:-period]

@@ -12,11 +12,15 @@ import msgspec
 
 from aish.engine.model.router import Route, Router
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.image_stripping import without_images
-from aish.engine.prompt.reasoning import with_fresh_thoughts, without_thoughts
-from aish.engine.prompt.result_pairing import settle
+from aish.engine.prompt.normalise import (
+    drop_old_reasoning,
+    drop_reasoning,
+    pair_results,
+    render_late_system_as_user,
+    render_tools_as_text,
+    strip_images,
+)
 from aish.engine.prompt.system_message import SystemParts, with_system
-from aish.engine.prompt.template_compat import render_strict, with_early_system
 from aish.engine.prompt.token_counts import TokenCounter, byte_length, most_tokens, told_of
 from aish.engine.prompt.window import cut_largest
 from aish.errors import ContextOverflow
@@ -112,15 +116,15 @@ class Composer(msgspec.Struct, eq=False):
     def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:
             current = (*(message for turn in kept for message in turn.messages), *current)
-        return with_system(self.system.text, self._plain(settle(current)))
+        return with_system(self.system.text, self._plain(pair_results(current)))
 
     def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        seen = with_fresh_thoughts(messages)
-        seen = seen if self._route.info.capabilities.vision else without_images(seen)
+        seen = drop_old_reasoning(messages)
+        seen = seen if self._route.info.capabilities.vision else strip_images(seen)
         is_strict = self._router.rejects_tool_role(self._route)
         if is_strict or self._router.rejects_late_system(self._route):
-            seen = with_early_system(seen)
-        return render_strict(seen) if is_strict else seen
+            seen = render_late_system_as_user(seen)
+        return render_tools_as_text(seen) if is_strict else seen
 
     async def _fixed(self, current: tuple[Message, ...]) -> float:
         """System message and tools, wherever the tools are written; which they are may depend on what is asked."""
@@ -153,7 +157,7 @@ class Composer(msgspec.Struct, eq=False):
             if self._rules.max_turns is not None and kept >= self._rules.max_turns:
                 break
             if name not in turn.sizes:
-                turn.sizes[name] = sum(await self._sizes(self._rendered(without_thoughts(turn.messages))))
+                turn.sizes[name] = sum(await self._sizes(self._rendered(drop_reasoning(turn.messages))))
             if self.budget is not None and taken + total + turn.sizes[name] > self.budget:
                 break
             total += turn.sizes[name]

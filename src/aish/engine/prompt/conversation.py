@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from aish.engine.model.router import Route
-from aish.engine.prompt.history_cache import Past, PastTurn
+from aish.engine.prompt.history_cache import HistoryCache, PastTurn
 from aish.engine.prompt.summary import Summaries, Summary
 from aish.engine.prompt.window import budget_for
 from aish.engine.turn.recovery import close_interrupted
-from aish.engine.turn.resume_state import restore_held
+from aish.engine.turn.resume_state import restore_context
 from aish.errors import SessionBusy, SessionNotFound
-from aish.ports import Clock, Owners, Store
+from aish.ports import Clock, ProcessLiveness, Store
 from aish.types.context import ContextRules
 from aish.types.messages import Message, SystemMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
@@ -42,7 +42,7 @@ class Conversations:
         *,
         store: Store,
         clock: Clock,
-        owners: Owners,
+        liveness: ProcessLiveness,
         rules: ContextRules,
         summaries: Summaries,
         running: Collection[str],
@@ -52,13 +52,13 @@ class Conversations:
         """`running` are the turns under way in this process."""
         self._store = store
         self._clock = clock
-        self._owners = owners
+        self._liveness = liveness
         self._rules = rules
         self._summaries = summaries
         self._running = running
         self._redact = redact
         self._redact_messages = redact_messages
-        self._past = Past(store, self._closed)
+        self._past = HistoryCache(store, self._closed)
 
     async def open(self, session: str, request: TurnRequest, route: Route) -> Conversation:
         """A named session has to be there, unless the asker brings the history along."""
@@ -91,7 +91,7 @@ class Conversations:
         return tuple(message for turn in turns for message in turn.messages)
 
     async def _brought(self, request: TurnRequest) -> Conversation:
-        brought = await restore_held(self._store, request.context) if request.context else ()
+        brought = await restore_context(self._store, request.context) if request.context else ()
         return _in_turns(brought) if request.fit else _of(brought, bounded=False)
 
     async def _resumed(self, record: SessionRecord, request: TurnRequest, route: Route) -> Conversation:
@@ -109,8 +109,8 @@ class Conversations:
         """The turn, closed first if its process died before it could."""
         if turn.end is not None:
             return turn
-        mine = turn.owner == self._owners.me
-        if turn.id in self._running if mine else self._owners.is_alive(turn.owner):
+        mine = turn.owner == self._liveness.me
+        if turn.id in self._running if mine else self._liveness.is_alive(turn.owner):
             raise SessionBusy(
                 f"another aish ({turn.owner}) is still answering in session {turn.session}",
                 hint="wait for it to finish, or start a new session",

@@ -38,7 +38,7 @@ class _Kept:
         self.last = 0
 
 
-class Past:
+class HistoryCache:
     """`close` gives a turn its end if its process died before it could."""
 
     def __init__(self, store: Store, close: Close) -> None:

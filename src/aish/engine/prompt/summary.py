@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from aish.engine.model.router import Route, Router
-from aish.engine.model.side_call import Aside
+from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.engine.prompt.window import cut_text
@@ -45,10 +45,10 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Summaries:
-    def __init__(self, store: Store, router: Router, aside: Aside, rules: ContextRules) -> None:
+    def __init__(self, store: Store, router: Router, side_calls: SideCalls, rules: ContextRules) -> None:
         self._store = store
         self._router = router
-        self._aside = aside
+        self._side_calls = side_calls
         self._rules = rules
         self._said_failing = False
 
@@ -83,7 +83,7 @@ class Summaries:
     async def _ask(self, route: Route, session: str, text: str, room_chars: int) -> str:
         if len(text) > room_chars:
             text = cut_text(text, room_chars)
-        said = await self._aside.ask(
+        said = await self._side_calls.ask(
             route,
             text,
             system=_SYSTEM,

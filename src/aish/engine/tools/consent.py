@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from aish.engine.tools.executor import Executor
-from aish.engine.turn.budget import Meter
-from aish.engine.turn.event_channel import Pump
+from aish.engine.turn.budget import Budget
+from aish.engine.turn.event_channel import EventChannel
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
@@ -39,8 +39,8 @@ class Consent:
         ask_about: Sequence[str],
         journal: Journal | None,
         executor: Executor,
-        meter: Meter,
-        pump: Pump,
+        budget: Budget,
+        channel: EventChannel,
     ) -> None:
         self.later: set[str] = set()
         self._gate = gate
@@ -48,8 +48,8 @@ class Consent:
         self._ask_about = Globs(ask_about)
         self._journal = journal
         self._executor = executor
-        self._meter = meter
-        self._pump = pump
+        self._budget = budget
+        self._channel = channel
         self._asked: set[str] = set()
         self._for_turn: set[str] = set()
 
@@ -117,9 +117,9 @@ class Consent:
         if question.like and question.like in self._for_turn and not question.insist:
             return Answer(Choice.YES)
         question = await self._with_preview(question)
-        await self._pump.say(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
+        await self._channel.send(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
         try:
-            with self._meter.paused():  # a person's time to think is not the turn's
+            with self._budget.paused():  # a person's time to think is not the turn's
                 answer = await self._ask(question)
         except Exception as exc:
             return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
@@ -136,7 +136,7 @@ class Consent:
         if has_placeholder(question.arguments):
             question = msgspec.structs.replace(question, reasons=(*question.reasons, HIDDEN_SECRET))
         preview = await self._executor.preview(
-            question.tool, question.arguments, call=question.call, deadline_s=self._meter.remaining_s
+            question.tool, question.arguments, call=question.call, deadline_s=self._budget.remaining_s
         )
         return msgspec.structs.replace(question, preview=preview) if preview else question
 

@@ -15,10 +15,10 @@ import msgspec
 
 from aish.engine.tools.consent import HIDDEN_SECRET, Consent
 from aish.engine.tools.executor import Executor, Outcome, aish_says
-from aish.engine.tools.selection import Offer
-from aish.engine.turn.budget import Meter
-from aish.engine.turn.event_channel import Pump
-from aish.engine.turn.event_factory import Scribe
+from aish.engine.tools.selection import ToolSelection
+from aish.engine.turn.budget import Budget
+from aish.engine.turn.event_channel import EventChannel
+from aish.engine.turn.event_factory import EventFactory
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
@@ -50,16 +50,16 @@ class Rejected(msgspec.Struct, frozen=True):
     outcome: Outcome
 
 
-class Left(msgspec.Struct, frozen=True):
+class ClientCall(msgspec.Struct, frozen=True):
     """A call of the asker's own tool."""
 
     call: ToolCall
 
 
-Item = Prepared | Rejected | Left
+Item = Prepared | Rejected | ClientCall
 
 
-_ANY = ToolChoice()
+_ANY_TOOL = ToolChoice()
 
 
 class Dispatcher:
@@ -68,11 +68,11 @@ class Dispatcher:
     def __init__(
         self,
         *,
-        offer: Offer,
+        tools: ToolSelection,
         gate: Gate,
         executor: Executor,
-        meter: Meter,
-        scribe: Scribe,
+        budget: Budget,
+        events: EventFactory,
         ask: Ask | None,
         ask_about: Sequence[str] = (),
         repair: bool = True,
@@ -81,21 +81,21 @@ class Dispatcher:
     ) -> None:
         """`journal` is that of the run these calls belong to, if they do. `owner` as in an EffectRequest."""
         self._owner = owner
-        self._offer = offer
+        self._tools = tools
         self._executor = executor
-        self._meter = meter
+        self._budget = budget
         self._repair = repair
         self._journal = journal
-        self._turn = scribe.turn
-        self._pump = Pump(scribe)
+        self._turn = events.turn
+        self._channel = EventChannel(events)
         self._consent = Consent(
             gate=gate,
             ask=ask,
             ask_about=ask_about,
             journal=journal,
             executor=executor,
-            meter=meter,
-            pump=self._pump,
+            budget=budget,
+            channel=self._channel,
         )
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
@@ -104,7 +104,7 @@ class Dispatcher:
         self._whole = True
         self._choice = ToolChoice()
         self._stop: TurnEnd | None = None  # a limit was reached
-        self._left: TurnEnd | None = None  # calls are left to others
+        self._deferred: TurnEnd | None = None  # calls are left to others
 
     def run(
         self,
@@ -112,17 +112,17 @@ class Dispatcher:
         *,
         cut: Collection[str] = (),
         whole: bool = True,
-        choice: ToolChoice = _ANY,
+        choice: ToolChoice = _ANY_TOOL,
     ) -> AsyncGenerator[list[Event], None]:
         """`cut` are the ids of calls that the model was stopped in the middle of: they are answered, never run.
         `whole`: it ended by its own will. `choice` is what the request allowed it to call."""
         self._cut, self._whole, self._choice = cut, whole, choice
-        return self._pump.events(self._serve(calls))
+        return self._channel.events(self._serve(calls))
 
     @property
     def end(self) -> TurnEnd | None:
         """Why the turn must end after these calls, if it must. Calls that were left go before any limit."""
-        return self._left or self._stop
+        return self._deferred or self._stop
 
     def closing_outcome(self, call: ToolCall) -> Outcome:
         """For a call whose result was never sent because the turn was cancelled."""
@@ -145,12 +145,12 @@ class Dispatcher:
                 await self._finalise(item)
 
     def _prepare(self, call: ToolCall) -> Item:
-        if self._offer.is_clients(call.name):
-            return Left(call)
+        if self._tools.is_clients(call.name):
+            return ClientCall(call)
         if call.id in self._cut or not (self._whole or call.arguments.strip()):
             text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
-        spec = self._offer.find(call.name) or (self._offer.find_meant(call.name) if self._repair else None)
+        spec = self._tools.find(call.name) or (self._tools.find_meant(call.name) if self._repair else None)
         if spec is None:
             return self._reject(call, self._no_such_tool(call.name))
         if self._choice.mode == "none" or self._choice.named not in ("", spec.name):
@@ -159,32 +159,32 @@ class Dispatcher:
         return self._with_arguments(call, spec)
 
     def _with_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
-        """Read and mended. What cannot be is told to the model item by item, so that it can do better."""
+        """Read and repaired. What cannot be is told to the model item by item, so that it can do better."""
         try:
             # After a comma more was to come.
             whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
-            mended = mend(call.arguments, spec, whole=whole, repair=self._repair)
+            repaired = mend(call.arguments, spec, whole=whole, repair=self._repair)
         except BadArguments as exc:
             text = f"{exc}. Send one JSON object and try again."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
-        if mended.errors:
-            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(mended.errors)}"
+        if repaired.errors:
+            text = f"the arguments do not fit the schema of {spec.name}: {'; '.join(repaired.errors)}"
             return self._reject(call, aish_says(ResultStatus.SCHEMA, text))
-        repairs = mended.repairs
+        repairs = repaired.repairs
         if spec.name != call.name:
             repairs = (Repair(RepairKind.TOOL_NAME, "", call.name[:MAX_NAME_CHARS], spec.name), *repairs)
-        return Prepared(call, spec, mended.arguments, repairs)
+        return Prepared(call, spec, repaired.arguments, repairs)
 
     def _no_such_tool(self, name: str) -> Outcome:
-        if self._offer.is_known(name):
+        if self._tools.is_known(name):
             return aish_says(ResultStatus.NOT_ALLOWED, f"the tool {name} is not allowed in this request.")
-        near = self._offer.near(name)
+        near = self._tools.near(name)
         hint = f" Did you mean {', '.join(near)}?" if near else ""
         return aish_says(ResultStatus.UNKNOWN_TOOL, f"there is no tool named {name}.{hint}")
 
     def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
         self._outcomes[call.id] = outcome
-        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._meter.limits.repeat_limit:
+        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._budget.limits.repeat_limit:
             self._stop = TurnEnd.REPEATED  # it does not learn from what it is told
         return Rejected(call, outcome)
 
@@ -203,7 +203,7 @@ class Dispatcher:
         return None
 
     def _over_limit(self) -> Outcome | None:
-        if self._stop is None and self._meter.take_tool_call():
+        if self._stop is None and self._budget.take_tool_call():
             return None
         self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
         return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
@@ -211,7 +211,7 @@ class Dispatcher:
     async def _over_repeated(self, item: Prepared) -> Outcome | None:
         """The same call again and again: a person may let it go on, otherwise the turn stops here."""
         count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
-        if count < self._meter.limits.repeat_limit:
+        if count < self._budget.limits.repeat_limit:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"
         question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
@@ -225,7 +225,7 @@ class Dispatcher:
         decision = await self._consent.decide(request)
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
-        await self._pump.say(DecisionMade(decision, item.spec.effect), item.call.id)
+        await self._channel.send(DecisionMade(decision, item.spec.effect), item.call.id)
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
         if decision.arguments is None:
@@ -248,7 +248,7 @@ class Dispatcher:
 
     async def _run(self, item: Prepared) -> None:
         call = item.call.id
-        if self._meter.remaining_s <= 0:
+        if self._budget.remaining_s <= 0:
             self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
             return
         try:
@@ -266,8 +266,8 @@ class Dispatcher:
             item.spec,
             item.arguments,
             call=item.call.id,
-            deadline_s=self._meter.remaining_s,
-            say=lambda text: self._pump.emit_nowait(Status(text), item.call.id),
+            deadline_s=self._budget.remaining_s,
+            say=lambda text: self._channel.send_nowait(Status(text), item.call.id),
         )
 
     async def _journalled(self, item: Prepared) -> Outcome:
@@ -276,25 +276,25 @@ class Dispatcher:
         witness = "" if item.spec.effect is Effect.READ else await self._executor.witness(item.spec, item.arguments)
         await self._journal.intend(call, item.spec, item.arguments, witness)
         outcome = await self._executed(item)
-        await self._journal.conclude(call, outcome.truncated(self._meter.limits.result_max_chars))
+        await self._journal.conclude(call, outcome.truncated(self._budget.limits.result_max_chars))
         return outcome
 
     async def _finalise(self, item: Item) -> None:
         call = item.call
-        if isinstance(item, Left) or call.id in self._consent.later:
-            self._leave(item)
+        if isinstance(item, ClientCall) or call.id in self._consent.later:
+            self._defer(item)
             return
         effect = item.spec.effect if isinstance(item, Prepared) else None
-        outcome = self._outcomes[call.id].truncated(self._meter.limits.result_max_chars)
+        outcome = self._outcomes[call.id].truncated(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
-            self._pump.emit_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
+            self._channel.send_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
         repairs = item.repairs if isinstance(item, Prepared) else ()
-        await self._pump.say(result_event(call, outcome, effect, repairs), call.id)
+        await self._channel.send(result_event(call, outcome, effect, repairs), call.id)
 
-    def _leave(self, item: Item) -> None:
+    def _defer(self, item: Item) -> None:
         """Calls of the asker's tools come first: it cannot act on anything else before it has run them."""
-        clients = isinstance(item, Left) or self._left is TurnEnd.CLIENT_TOOLS
-        self._left = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
+        clients = isinstance(item, ClientCall) or self._deferred is TurnEnd.CLIENT_TOOLS
+        self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
 
 
 def _edited_note(item: Prepared) -> str:

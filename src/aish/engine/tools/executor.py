@@ -70,12 +70,12 @@ class ConcurrencyLimits:
     """Room for each tool's calls, over all turns of the engine."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, asyncio.Semaphore] = {}
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
 
-    def lane(self, spec: ToolSpec) -> AbstractAsyncContextManager[None]:
+    def limit(self, spec: ToolSpec) -> AbstractAsyncContextManager[None]:
         if spec.concurrency <= 0:
             return nullcontext()
-        return self._lanes.setdefault(spec.name, asyncio.Semaphore(spec.concurrency))
+        return self._semaphores.setdefault(spec.name, asyncio.Semaphore(spec.concurrency))
 
 
 class Executor:
@@ -86,7 +86,7 @@ class Executor:
         self,
         *,
         tools: Toolset,
-        lanes: ConcurrencyLimits,
+        concurrency: ConcurrencyLimits,
         clock: Clock,
         session: str,
         turn: str,
@@ -97,7 +97,7 @@ class Executor:
         self._owner = owner
         self._for_programs = for_programs
         self._tools = tools
-        self._lanes = lanes
+        self._concurrency = concurrency
         self._clock = clock
         self._session = session
         self._turn = turn
@@ -152,7 +152,7 @@ class Executor:
         return _outcome_of(spec, task)
 
     async def _call(self, spec: ToolSpec, arguments: Arguments, context: CallContext) -> ToolOutput:
-        async with self._lanes.lane(spec):
+        async with self._concurrency.limit(spec):
             return await self._tools.call(spec.name, arguments, context)
 
     def _clean(self, part: Part) -> Part:

@@ -11,15 +11,15 @@ from aish.tool_calls.repair.fuzzy_match import find_near, without_prefix
 from aish.types.tools import ToolSpec, wire_name
 
 
-def offering(
+def combine_tools(
     known: Callable[[], Iterable[ToolSpec]], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec]
-) -> Offer:
+) -> ToolSelection:
     ours = {spec.name: spec for spec in offered}
     theirs = {spec.name: spec for spec in clients if spec.name not in ours}
-    return Offer(known, ours, theirs, (*ours.values(), *theirs.values()))
+    return ToolSelection(known, ours, theirs, (*ours.values(), *theirs.values()))
 
 
-class Offer(msgspec.Struct, eq=False, dict=True):
+class ToolSelection(msgspec.Struct, eq=False, dict=True):
     """`list_known` says every tool there is; `offered` is what this request may use and the model is shown, besides
     those that the asker runs: `clients`. `specs` are both."""
 

@@ -1,4 +1,4 @@
-"""Counts what a turn spends and says when a limit is reached."""
+"""Counts what a turn spends, says which limit it has reached, and describes how a turn ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,37 @@ from contextlib import contextmanager
 
 import msgspec
 
+from aish.engine.turn.transcript import NO_ANSWER
 from aish.ports import Clock
 from aish.types.events import TurnEnd
 from aish.types.limits import Limits
 from aish.types.usage import NOTHING_USED, Usage
 
+# Ends that need no line for the user: the answer, an error or a question says it.
+SILENT_ENDS = (TurnEnd.ANSWERED, TurnEnd.FAILED, TurnEnd.CANCELLED, TurnEnd.CLIENT_TOOLS, TurnEnd.APPROVAL)
+_DESCRIPTIONS = {
+    TurnEnd.MAX_STEPS: "stopped after {steps}, the limit for one turn",
+    TurnEnd.MAX_TOOL_CALLS: "stopped after {tool_calls}, the limit for one turn",
+    TurnEnd.WALL_TIME: "stopped after {limits.wall_s:g} s, the time limit for one turn",
+    TurnEnd.TOKENS: "stopped at the limit of {limits.max_tokens} tokens for one turn",
+    TurnEnd.COST: "stopped at the limit of ${limits.max_cost} for one turn",
+    TurnEnd.REPEATED: "stopped because the model kept making the same call",
+    TurnEnd.LENGTH: "the answer was cut at the model's token limit",
+    TurnEnd.CANCELLED: "stopped by the user",
+    TurnEnd.INTERRUPTED: "interrupted",
+    TurnEnd.FAILED: "the turn failed",
+    TurnEnd.ANSWERED: NO_ANSWER,
+    TurnEnd.CLIENT_TOOLS: "waiting for the results of calls that the client runs",
+    TurnEnd.APPROVAL: "waiting for a decision",
+}
 
-def metering(limits: Limits, clock: Clock) -> Meter:
-    """From now on."""
-    return Meter(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s)
+
+def start_budget(limits: Limits, clock: Clock) -> Budget:
+    """A budget whose time runs from now on."""
+    return Budget(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s)
 
 
-class Meter(msgspec.Struct, eq=False):
+class Budget(msgspec.Struct, eq=False):
     limits: Limits
     _monotonic_s: Callable[[], float]
     _deadline_s: float
@@ -32,7 +51,7 @@ class Meter(msgspec.Struct, eq=False):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The deadline moves back by what passes inside."""
+        """Moves the deadline back by the time that passes inside."""
         began_s = self._monotonic_s()
         try:
             yield
@@ -43,13 +62,13 @@ class Meter(msgspec.Struct, eq=False):
         self.usage = usage if self.usage is NOTHING_USED else self.usage + usage
 
     def take_tool_call(self) -> bool:
-        """Whether there is room for one more call; if so it is counted."""
+        """Counts one more call, if the limit leaves room for it."""
         if self.tool_calls >= self.limits.max_tool_calls:
             return False
         self.tool_calls += 1
         return True
 
-    def reached(self) -> TurnEnd | None:
+    def find_reached_limit(self) -> TurnEnd | None:
         """The limit that forbids another step, if any."""
         limits = self.limits
         if self.steps >= limits.max_steps:
@@ -61,3 +80,18 @@ class Meter(msgspec.Struct, eq=False):
         if limits.max_cost is not None and (self.usage.cost or 0.0) >= limits.max_cost:
             return TurnEnd.COST
         return None
+
+
+def describe_end(end: TurnEnd, limits: Limits, refusal: str = "") -> str:
+    """Why the turn ended, in words. `refusal` says it better where a model call was refused or cut."""
+    if refusal:
+        return refusal
+    text = _DESCRIPTIONS[end]
+    if "{" not in text:
+        return text
+    steps, calls = _with_unit(limits.max_steps, "step"), _with_unit(limits.max_tool_calls, "tool call")
+    return text.format(limits=limits, steps=steps, tool_calls=calls)
+
+
+def _with_unit(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

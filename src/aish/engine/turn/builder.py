@@ -1,4 +1,4 @@
-"""Puts turns together: what a request is offered, what the model is told, who dispatches its calls, who plans."""
+"""Builds turns: selects tools, composes the system message, and connects model, dispatcher and planner."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aish.engine.engine import Background, FindBackground
-from aish.engine.model.call import Asking, ModelCallDeps
+from aish.engine.model.call import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
-from aish.engine.model.selection import Chosen
-from aish.engine.model.side_call import Aside
+from aish.engine.model.selection import SelectedModel
+from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.system_message import SystemParts, compose_system
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
-from aish.engine.tools.selection import Offer, offering
-from aish.engine.turn.budget import Meter, metering
-from aish.engine.turn.event_factory import Scribe
+from aish.engine.tools.selection import ToolSelection, combine_tools
+from aish.engine.turn.budget import Budget, start_budget
+from aish.engine.turn.event_factory import EventFactory
 from aish.engine.turn.loop import Turn
-from aish.engine.turn.resume_state import answering
+from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
 from aish.errors import UsageError
-from aish.ports import Ask, Clock, Gate, Hosting, Toolset
+from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView
 from aish.types.globs import Globs, globs_of
@@ -36,169 +36,185 @@ if TYPE_CHECKING:
     from aish.planner.run import PlanRun
 
 
-NOTHING_KNOWN = Background()
+NO_BACKGROUND = Background()
 
 
-class TurnMaker:
+class TurnBuilder:
     def __init__(
         self,
         *,
         tools: Toolset,
         gate: Gate,
         clock: Clock,
-        means: ModelCallDeps,
-        aside: Aside,
+        model_deps: ModelCallDeps,
+        side_calls: SideCalls,
         redact: Callable[[str], str],
         system: str,
         tools_note: str,
-        background: FindBackground,
+        find_background: FindBackground,
     ) -> None:
         self._tools = tools
         self._gate = gate
         self._clock = clock
-        self._means = means
-        self._aside = aside
+        self._model_deps = model_deps
+        self._side_calls = side_calls
         self._redact = redact
         self._system = system
         self._tools_note = tools_note
-        self.background = background
-        self._lanes = ConcurrencyLimits()
-        self._readers: set[str] = set()  # tools of servers that only read when they were offered last
+        self.find_background = find_background
+        self._concurrency = ConcurrencyLimits()
+        self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
 
-    def turn(
+    async def build(
         self,
         session: str,
         request: TurnRequest,
-        chosen: Chosen,
+        selected: SelectedModel,
         conversation: Conversation,
         background: Background,
         ask: Ask | None,
         journal: Journal | None,
+        plan: PlanRun | None,
     ) -> Turn:
-        scribe = Scribe(session, new_id("turn"), self._clock.now_ns)
-        meter, transcript = metering(request.limits, self._clock), Transcript()
+        events = EventFactory(session, new_id("turn"), self._clock.now_ns)
+        budget, transcript = start_budget(request.limits, self._clock), Transcript()
         if request.answers:
-            ask = answering(request.answers, ask)
-        tools = self.tools(request.guests) if request.guests else self._tools
-        offer = self._offer_for(request, tools, interactive=ask is not None)
+            ask = answer_from(request.answers, ask)
+        toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
+        tools = self._select_for(request, toolset, interactive=ask is not None)
         if request.tool_choice.mode == "required":
-            _check_demand(request.tool_choice, offer)
-        system = self._system_parts(request, chosen.route, conversation, offer, background)
-        asking = Asking(self._means, chosen, request, conversation, system, offer.specs, transcript, meter, scribe)
-        dispatcher = partial(self.dispatcher, scribe, meter, offer, ask, request, journal, tools=tools)
-        past, notes = conversation.past, (*chosen.notes, *self._changed_tools(offer.specs))
-        return Turn(asking, transcript, notes, past, request, offer, dispatcher, meter, scribe)
+            _check_demand(request.tool_choice, tools)
+        system = self._system_parts(request, selected.route, conversation, tools, background)
+        model = ModelCaller(
+            self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
+        )
+        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, request, journal, toolset=toolset)
+        planner = await self._planner(plan, request, selected, tools, session) if plan is not None else None
+        notes = (*selected.notes, *self._note_changed_tools(tools.specs))
+        past = conversation.past
+        return Turn(request, notes, past, tools, model, make_dispatcher, planner, budget, events, transcript)
 
-    def _changed_tools(self, offered: Sequence[ToolSpec]) -> list[str]:
-        """What is to be told of tools whose server no longer says that they only read."""
-        theirs = [spec for spec in offered if spec.hints is not None]
-        changed = {spec.name for spec in theirs if spec.effect is not Effect.READ and spec.name in self._readers}
-        self._readers -= changed
-        self._readers |= {spec.name for spec in theirs if spec.effect is Effect.READ}
+    def _note_changed_tools(self, specs: Sequence[ToolSpec]) -> list[str]:
+        """Tells of tools whose server no longer says that they only read."""
+        hinted = [spec for spec in specs if spec.hints is not None]
+        changed = {spec.name for spec in hinted if spec.effect is not Effect.READ and spec.name in self._read_only}
+        self._read_only -= changed
+        self._read_only |= {spec.name for spec in hinted if spec.effect is Effect.READ}
         return [f"{name} has changed: its server no longer says that it only reads" for name in sorted(changed)]
 
-    async def view(self, request: TurnRequest, chosen: Chosen, conversation: Conversation) -> ContextView:
-        """What the model would be sent for it now."""
-        offer = self._offer_for(request, self.tools(request.guests), interactive=True)
-        background = await self.background(request) if request.memory or request.project else NOTHING_KNOWN
-        system = self._system_parts(request, chosen.route, conversation, offer, background)
-        scribe, meter = Scribe(request.session, "", self._clock.now_ns), metering(request.limits, self._clock)
-        asking = Asking(self._means, chosen, request, conversation, system, offer.specs, Transcript(), meter, scribe)
-        return await asking.view()
+    async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
+        """What the model would be sent for this request now, by parts."""
+        tools = self._select_for(request, self.toolset(request.dynamic_mcp), interactive=True)
+        needs_background = request.memory or request.project
+        background = await self.find_background(request) if needs_background else NO_BACKGROUND
+        system = self._system_parts(request, selected.route, conversation, tools, background)
+        events, budget = (
+            EventFactory(request.session, "", self._clock.now_ns),
+            start_budget(request.limits, self._clock),
+        )
+        model = ModelCaller(
+            self._model_deps, selected, request, conversation, system, tools.specs, Transcript(), budget, events
+        )
+        return await model.view()
 
-    async def planner(
-        self, plan: PlanRun, request: TurnRequest, chosen: Chosen, offer: Offer, session: str
+    async def _planner(
+        self, plan: PlanRun, request: TurnRequest, selected: SelectedModel, tools: ToolSelection, session: str
     ) -> Planner | None:
-        """None where there is nothing to plan with."""
+        """None if the request has no tools of ours to plan with."""
         from aish.planner.executor import Planner  # few turns are planned
         from aish.planner.writer import PlanWriter
 
         planning = request.planner or Planning()
-        tools = {spec.name: spec for spec in offer.specs if not offer.is_clients(spec.name)}
-        if not tools:
+        specs = {spec.name: spec for spec in tools.specs if not tools.is_clients(spec.name)}
+        if not specs:
             return None
-        route = await self._means.router.resolve(planning.model) if planning.model else chosen.route
-        writer = PlanWriter(self._aside, route, list(tools.values()), planning, session=request.charged_to or session)
-        return Planner(writer, planning, tools, plan.journal, plan.save)
+        route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
+        charged_to = request.charged_to or session
+        writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to)
+        return Planner(writer, planning, specs, plan.journal, plan.save)
 
     def _system_parts(
-        self, request: TurnRequest, route: Route, conversation: Conversation, offer: Offer, background: Background
+        self,
+        request: TurnRequest,
+        route: Route,
+        conversation: Conversation,
+        tools: ToolSelection,
+        background: Background,
     ) -> SystemParts:
-        note = self._tools_note if offer.specs and not route.info.is_weak else ""
+        note = self._tools_note if tools.specs and not route.info.is_weak else ""
         base = compose_system(self._system, route.system, request.system, conversation.system, note)
-        summary = conversation.summary.text
-        if summary and request.is_autonomous:
-            summary = ""
+        summary = "" if request.is_autonomous else conversation.summary.text
         return SystemParts(base, background.memory, background.project, summary)
 
-    def tools(self, guests: str) -> Toolset:
-        """All there are, with those of the guests a request has brought."""
-        return self._tools.seen_by(guests) if guests and isinstance(self._tools, Hosting) else self._tools
+    def toolset(self, dynamic_mcp: str) -> Toolset:
+        """All tools, with those of the dynamic MCP servers of a request."""
+        if dynamic_mcp and isinstance(self._tools, DynamicToolset):
+            return self._tools.with_dynamic(dynamic_mcp)
+        return self._tools
 
-    def _offer_for(self, request: TurnRequest, tools: Toolset, *, interactive: bool) -> Offer:
+    def _select_for(self, request: TurnRequest, toolset: Toolset, *, interactive: bool) -> ToolSelection:
         clients: Sequence[ToolSpec] = request.client_tools
         if not clients and not request.tools:
-            return Offer(tools.specs)
-        if not (named := request.tool_choice.among):
-            return self.offer(
-                request.tools, interactive=interactive, clients=clients, source=tools, owner=request.owner
-            )
-        among = Globs(named)
-        clients = [spec for spec in clients if spec.name in among]
-        return self.offer(
-            request.tools, interactive=interactive, clients=clients, source=tools, among=among, owner=request.owner
+            return ToolSelection(toolset.specs)
+        among = Globs(request.tool_choice.among) if request.tool_choice.among else None
+        if among is not None:
+            clients = [spec for spec in clients if spec.name in among]
+        return self.select_tools(
+            request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner
         )
 
-    def offer(
+    def select_tools(
         self,
-        tools: Sequence[str],
+        globs: Sequence[str],
         *,
         interactive: bool,
         clients: Sequence[ToolSpec] = (),
-        source: Toolset | None = None,
+        toolset: Toolset | None = None,
         among: Globs | None = None,
         owner: str = "",
-    ) -> Offer:
-        source = source or self._tools
-        if not tools:
-            return offering(source.specs, (), clients)
-        known = source.specs()
-        offers = partial(self._gate.offers, owner=owner) if owner else self._gate.offers
-        wanted = globs_of(tuple(tools))
-        offered = [spec for spec in known if spec.name in wanted and offers(spec, interactive=interactive)]
+    ) -> ToolSelection:
+        """The tools that the globs name and the gate shows, and those of the client."""
+        toolset = toolset or self._tools
+        if not globs:
+            return combine_tools(toolset.specs, (), clients)
+        known = toolset.specs()
+        is_visible = partial(self._gate.is_visible, owner=owner) if owner else self._gate.is_visible
+        wanted = globs_of(tuple(globs))
+        selected = [spec for spec in known if spec.name in wanted and is_visible(spec, interactive=interactive)]
         if among is not None:
-            offered = [spec for spec in offered if spec.name in among]
-        return offering(lambda: known, offered, clients)
+            selected = [spec for spec in selected if spec.name in among]
+        return combine_tools(lambda: known, selected, clients)
 
     def dispatcher(
         self,
-        scribe: Scribe,
-        meter: Meter,
-        offer: Offer,
+        events: EventFactory,
+        budget: Budget,
+        tools: ToolSelection,
         ask: Ask | None,
         request: TurnRequest | None = None,
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
-        tools: Toolset | None = None,
+        toolset: Toolset | None = None,
         owner: str = "",
     ) -> Dispatcher:
+        """`request` None: the calls are made by a program, without a model."""
         owner = request.owner if request else owner
         executor = Executor(
-            tools=tools or self._tools,
-            lanes=self._lanes,
+            tools=toolset or self._tools,
+            concurrency=self._concurrency,
             clock=self._clock,
-            session=scribe.session,
-            turn=scribe.turn,
+            session=events.session,
+            turn=events.turn,
             redact=self._redact,
             owner=owner,
             for_programs=request is None,
         )
         return Dispatcher(
-            offer=offer,
+            tools=tools,
             gate=self._gate,
             executor=executor,
-            meter=meter,
-            scribe=scribe,
+            budget=budget,
+            events=events,
             ask=ask,
             ask_about=request.ask_about if request else ask_about,
             repair=request is None or request.repair,
@@ -207,13 +223,13 @@ class TurnMaker:
         )
 
 
-def _check_demand(choice: ToolChoice, offer: Offer) -> None:
-    names = [spec.name for spec in offer.specs]
+def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:
+    names = [spec.name for spec in tools.specs]
     if not names:
         raise UsageError(
             "tool_choice demands a call, and no tool is offered", hint="offer one, or leave the choice out"
         )
-    if choice.named and choice.named not in names and offer.canonical(choice.named) not in names:
+    if choice.named and choice.named not in names and tools.canonical(choice.named) not in names:
         raise UsageError(
             f"tool_choice names {choice.named}, which is not offered", hint=f"there are {', '.join(names[:8])}"
         )

@@ -1,4 +1,4 @@
-"""Writes the envelope of every event of one turn: ids, step, and a number without gaps."""
+"""Makes the events of one turn: each with its ids, its step and a number without gaps."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 from aish.types.events import Body, Event
 
-_MS = 1_000_000  # in nanoseconds: the machine's own clock, and no function of ours for each event
+_NS_PER_MS = 1_000_000
 
 
-class Scribe(msgspec.Struct, eq=False):
+class EventFactory(msgspec.Struct, eq=False):
     session: str
     turn: str
     _now_ns: Callable[[], int]
@@ -19,14 +19,15 @@ class Scribe(msgspec.Struct, eq=False):
     seq: int = 0  # of the last event
 
     def now_ms(self) -> int:
-        return self._now_ns() // _MS
+        return self._now_ns() // _NS_PER_MS
 
     def events(self, bodies: Sequence[Body]) -> list[Event]:
-        """Of what came together."""
-        session, turn, step, first, at_ms = self.session, self.turn, self.step, self.seq + 1, self._now_ns() // _MS
+        """Events that happened at the same moment."""
+        session, turn, step = self.session, self.turn, self.step
+        first, at_ms = self.seq + 1, self._now_ns() // _NS_PER_MS
         self.seq += len(bodies)
         return [Event(session, turn, seq, at_ms, body, step, "") for seq, body in enumerate(bodies, first)]
 
     def event(self, body: Body, call: str = "") -> Event:
         self.seq += 1
-        return Event(self.session, self.turn, self.seq, self._now_ns() // _MS, body, self.step, call)
+        return Event(self.session, self.turn, self.seq, self._now_ns() // _NS_PER_MS, body, self.step, call)

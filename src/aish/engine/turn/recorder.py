@@ -1,21 +1,26 @@
-"""Writes a turn's events to the store as they pass, without the secrets in them.
+"""Records turns: writes their events to the store as they pass, without the secrets in them.
 
-An intent or outcome of more than a read, and the end of the turn, are durable before the consumer sees them.
+`Recording.events` wraps the stream of one turn. The decision for an effect, its result and the end of the turn are
+durable before they are passed on; other events are written within a quarter of a second, those of a turn that is not
+streamed at its end. With `write_through`, for a user at a terminal, each event is written before it is shown, so that
+what the user has seen survives `kill -9`.
+
+Text that may be the beginning of a secret is not written before it is known how it goes on (`stream_redaction.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import aclosing, suppress
 
 import msgspec
 
 from aish.engine.turn.loop import Turn
-from aish.engine.turn.resume_state import HELD_ENDS, hold, note_attempt
-from aish.engine.turn.stream_redaction import count_settled, without_secrets
+from aish.engine.turn.resume_state import RETURN_ENDS, note_attempt, store_for_return
+from aish.engine.turn.stream_redaction import count_writable, without_secrets
 from aish.errors import AishError
-from aish.ports import Store
+from aish.ports import Store, TextSink
 from aish.safety.redaction.redactor import Redactor
 from aish.types.decisions import Verdict
 from aish.types.events import (
@@ -28,6 +33,7 @@ from aish.types.events import (
     StepStarted,
     TextDelta,
     ToolResult,
+    TurnEnd,
     TurnFinished,
     TurnStarted,
     UsageReported,
@@ -37,178 +43,238 @@ from aish.types.messages import Message, TextPart, UserMessage
 from aish.types.records import TurnRecord
 from aish.types.tools import Effect
 
-# Words wait for company, no longer than this. What a crash may lose is the words of one such moment.
-_MOMENT_S = 0.25
-_AT_ONCE = 100  # turns whose words are written without a pause: about two milliseconds
-_OF_EFFECTS = (DecisionMade, ToolResult)
-_LOOKED_AT = frozenset({*_OF_EFFECTS, TurnFinished, Status, Failed})  # the last two may repeat what others have said
-_WITHOUT_WORDS = frozenset({StepStarted, UsageReported})  # but the model's name, which the turn began with
+# How long words may wait to be written together. A crash loses at most the words of this time.
+_WRITE_INTERVAL_S = 0.25
+_MAX_WRITES_AT_ONCE = 100  # turns written without a pause: about two milliseconds
+_EFFECTS = (DecisionMade, ToolResult)
+# Events that are inspected: effects and the end may have to be durable; the last two may quote a secret.
+_INSPECTED = frozenset({*_EFFECTS, TurnFinished, Status, Failed})
+_WITHOUT_TEXT = frozenset({StepStarted, UsageReported})  # their only text is the model's name, which TurnStarted has
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 
 
 class Recorder:
-    """`write_through` is for a person at a terminal: each event is written before it is shown, so that what they have
-    seen survives `kill -9`. But what may be the beginning of a secret waits until it is known how it goes on."""
+    """Records all turns of an engine. `running` are the ids of those under way."""
 
     def __init__(self, store: Store, redactor: Redactor, *, write_through: bool) -> None:
-        self._store = store
-        self._redactor = redactor
+        self.store = store
+        self.redactor = redactor
         self.write_through = write_through
-        self._speaking: set[Turn] = set()  # whose words are to be written at the end of the moment
-        self._due: list[Turn] = []  # at the end of the last one
-        self._moment: asyncio.Handle | None = None
+        self.running: set[str] = set()
+        self._waiting: set[Recording] = set()  # have words to write at the end of the interval
+        self._due: list[Recording] = []  # have words of the last interval
+        self._timer: asyncio.Handle | None = None
 
-    def take(self, turn: Turn, events: list[Event]) -> bool:
-        """Makes them fit to be shown, and says whether they have to be written before they are: an intent, an outcome
-        and the end. What else happens is written by the moment; of a turn that nobody watches, at its end.
+    def begin(self, turn: Turn, record: TurnRecord | None) -> Recording:
+        """Starts a recording. `record` is the record of the turn if it is not in the store yet."""
+        self.running.add(turn.id)
+        return Recording(self, turn, record)
 
-        So a watched turn with something unwritten is one whose moment will end, and more may be put to it without being
-        given here: words are (`turn._Straight`)."""
-        is_due = self.write_through
-        if len(events) != 1 or type(events[0].body) is not TextDelta:
-            is_due = self._look_at(events) or is_due
-        turn.unwritten += events
-        if not is_due and turn.is_watched:
-            self._speaking.add(turn)
-            if self._moment is None:
-                self._moment = asyncio.get_running_loop().call_later(_MOMENT_S, self._end_moment)
-        return is_due
+    def end(self, recording: Recording) -> None:
+        """Nothing more will be written of it."""
+        self._waiting.discard(recording)
+        self.running.discard(recording.turn.id)
 
-    def _look_at(self, events: list[Event]) -> bool:
-        """Makes them presentable where they stand, and says whether one of them has to be written now."""
-        is_due = False
-        for place, event in enumerate(events):
-            if (kind := type(event.body)) not in _LOOKED_AT:
-                continue
-            if kind in _OF_EFFECTS:
-                is_due = is_due or _must_be_durable(event.body)
-            elif kind is TurnFinished:
-                is_due = True
-            else:
-                events[place] = self.presentable(event)
-        return is_due
+    def write_soon(self, recording: Recording) -> None:
+        self._waiting.add(recording)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_WRITE_INTERVAL_S, self._end_interval)
 
-    def let_go(self, turn: Turn) -> None:
-        """Nothing of it is waited for any more."""
-        self._speaking.discard(turn)
+    def do_not_wait(self, recording: Recording) -> None:
+        self._waiting.discard(recording)
 
-    def _end_moment(self) -> None:
-        """Of all turns, so that what they say is written together, but not of thousands without a pause."""
+    def _end_interval(self) -> None:
+        """Writes the words of all turns, so that they are committed together, but pauses between many of them."""
         loop = asyncio.get_running_loop()
         if not self._due:
-            self._due = list(self._speaking)
-            self._speaking.clear()
-        for _ in range(min(_AT_ONCE, len(self._due))):
+            self._due = list(self._waiting)
+            self._waiting.clear()
+        for _ in range(min(_MAX_WRITES_AT_ONCE, len(self._due))):
             self._write_words(self._due.pop())
         if self._due:
-            self._moment = loop.call_soon(self._end_moment)
+            self._timer = loop.call_soon(self._end_interval)
         else:
-            self._moment = loop.call_later(_MOMENT_S, self._end_moment) if self._speaking else None
+            self._timer = loop.call_later(_WRITE_INTERVAL_S, self._end_interval) if self._waiting else None
 
     def catch_up(self, whole: Collection[str] = ()) -> None:
-        """Now, of all turns: somebody wants to read it. Of those in `whole` whatever it may be the beginning of."""
-        turns = (*self._due, *self._speaking)
+        """Writes now what all turns have said. Turns in `whole` also write text that may begin a secret."""
+        recordings = (*self._due, *self._waiting)
         self._due.clear()
-        self._speaking.clear()
-        for turn in turns:
-            self._write_words(turn, to_the_end=turn.id in whole)
+        self._waiting.clear()
+        for recording in recordings:
+            self._write_words(recording, to_the_end=recording.turn.id in whole)
 
-    def _write_words(self, turn: Turn, *, to_the_end: bool = False) -> None:
-        """Whoever follows it through the store sees what a model has said before it fell silent."""
-        if not turn.unwritten or turn.is_finished:
-            return
-        count = len(turn.unwritten) if to_the_end else count_settled(turn.unwritten, self._redactor)
-        with suppress(AishError):  # a store that fails is told of by the next write
-            if count:
-                self._begin(turn)
-                self._append(turn.unwritten[:count])
-                turn.unwritten = turn.unwritten[count:]
-        if turn.unwritten:
-            self._speaking.add(turn)
+    def _write_words(self, recording: Recording, *, to_the_end: bool = False) -> None:
+        if recording.write_words(to_the_end=to_the_end):
+            self._waiting.add(recording)
 
-    def _begin(self, turn: Turn) -> None:
-        """Where nothing of it has been written yet."""
-        if (record := turn.unrecorded) is not None:
-            self._store.begin_turn(record)
-            turn.unrecorded = None
-
-    def _append(self, events: Sequence[Event]) -> None:
-        self._store.append_events(events[-1].turn, events[0].seq, events[-1].seq, self._lines(events))
-
-    async def write(self, turn: Turn) -> None:
-        self._speaking.discard(turn)
-        events, turn.unwritten = turn.unwritten, []  # before anything is waited for: nobody else writes them then
-        if self.write_through and (count := count_settled(events, self._redactor)) < len(events):
-            events, turn.unwritten = events[:count], events[count:]
-            if not events:
-                return
-        first, last = events[0], events[-1]
-        finished = type(last.body) is TurnFinished
-        if finished and turn.end in HELD_ENDS:
-            try:
-                await hold(self._store, turn, self._redactor.line)
-            except BaseException:
-                turn.unwritten = events
-                raise
-        lines = self._lines(events)
-        if finished and (record := turn.unrecorded) is not None:
-            turn.is_finished = True
-            turn.unrecorded = None
-            await self._store.record_turn(_ended(record, last), last.seq, lines)
-            return
-        self._begin(turn)
-        self._store.append_events(last.turn, first.seq, last.seq, lines)
-        if finished:
-            turn.is_finished = True
-            await self._finish(turn, last)
-        elif _any_durable(events):
-            if turn.retry_key and not turn.is_noted:
-                await note_attempt(self._store, turn)
-            await self._store.flush()
-        elif self.write_through:
-            await self._store.flush(durable=False)
-
-    async def _finish(self, turn: Turn, event: Event) -> None:
-        """A turn of no session is kept for looking at, not for going on from: its events say what was said, and nobody
-        waits until it is safe."""
-        assert isinstance(event.body, TurnFinished)
-        await self._store.finish_turn(
-            event.turn,
-            end=event.body.reason,
-            finished_ms=event.at_ms,
-            messages=self.redacted(turn.messages()) if turn.session else (),
-            usage=event.body.usage,
-            wait=bool(turn.session),
-        )
-
-    def _lines(self, events: Sequence[Event]) -> bytes:
-        """Without secrets. Mostly only what was said can hold one, a small part of the line."""
-        said = _words(events)
-        if said is not None and self._redactor.text(said) is said:
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """The lines to store, without secrets. Mostly only a small part of a line can hold one: its text."""
+        redactor = self.redactor
+        text = _text_of(events)
+        if text is not None and redactor.text(text) is text:
             return encode_events(events)
-        lines = encode_events(without_secrets(events, self._redactor))
-        if self._redactor.line(lines) is lines:
+        lines = encode_events(without_secrets(events, redactor))
+        if redactor.line(lines) is lines:
             return lines
-        # One by one: what seems to go from one to the next would take the ends of both with it.
-        return b"".join(map(self._redactor.line, lines.splitlines(keepends=True)))
+        # Line by line: a match across two lines would remove the end of one and the beginning of the other.
+        return b"".join(map(redactor.line, lines.splitlines(keepends=True)))
 
-    def presentable(self, event: Event) -> Event:
-        """What others said of a failure may hold a key; what is shown of it does not."""
+    def redact_event(self, event: Event) -> Event:
+        """Redacts the text of a backend or tool in a status or an error, which may quote a key."""
         body = event.body
         if isinstance(body, Status):
-            shown: Body = Status(self._redactor.text(body.text))
+            shown: Body = Status(self.redactor.text(body.text))
         elif isinstance(body, Failed):
-            shown = msgspec.structs.replace(body, message=self._redactor.text(body.message))
+            shown = msgspec.structs.replace(body, message=self.redactor.text(body.message))
         else:
             return event
         return event if shown == body else msgspec.structs.replace(event, body=shown)
 
-    def redacted(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """What is kept of a conversation holds no known secret, and neither does what the next turn sees of it."""
+    def redact_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages as they are stored, and as the next turn will see them."""
         line = msgspec.json.encode(messages)
-        redacted = self._redactor.line(line)
+        redacted = self.redactor.line(line)
         return messages if redacted is line else _messages_decoder.decode(redacted)
+
+
+class Recording:
+    """The recording of one turn. `pending` are events that were passed on or wait for their write, in order."""
+
+    has_failed = False  # by a defect or the store, not because its consumer left
+    is_finished = False  # the end of the turn is recorded
+    has_attempt_note = False  # see `resume_state`
+
+    def __init__(self, recorder: Recorder, turn: Turn, record: TurnRecord | None) -> None:
+        self.turn = turn
+        self._recorder = recorder
+        self._store = recorder.store
+        self._unwritten_record = record
+        self._pending: list[Event] = []
+
+    async def events(self, text_sink: TextSink | None) -> AsyncGenerator[list[Event], None]:
+        """The batches of the turn. What must be durable is durable before it is passed on."""
+        if self._recorder.write_through or not self.turn.request.stream:
+            text_sink = None  # text is written before it is shown, or nobody waits for single words
+        try:
+            async with aclosing(self.turn.run(text_sink, self._add_word)) as batches:
+                async for events in batches:
+                    if self._add(events):
+                        await self.write()
+                    yield events
+        except Exception:
+            self.has_failed = True
+            raise
+
+    def close(self) -> list[Event]:
+        """Ends a turn that was left early, or whose end could not be written. Returns the events it still owed."""
+        if self.is_finished:
+            return []
+        if self._pending and type(self._pending[-1].body) is TurnFinished:  # an end that was not passed on
+            self._pending.pop()
+            self.turn.take_back_end()
+        owed = self.turn.close(TurnEnd.FAILED if self.has_failed else TurnEnd.CANCELLED)
+        self._pending += owed
+        return owed
+
+    def _add(self, events: list[Event]) -> bool:
+        """Adds events, without secrets in statuses. Returns whether they must be written before they are passed on."""
+        must_write = self._recorder.write_through
+        if len(events) != 1 or type(events[0].body) is not TextDelta:
+            must_write = self._inspect(events) or must_write
+        self._pending += events
+        if not must_write and self.turn.request.stream:
+            self._recorder.write_soon(self)
+        return must_write
+
+    def _add_word(self, event: Event) -> None:
+        """Adds a word that was relayed past the loop."""
+        self._pending.append(event)
+        if len(self._pending) == 1:
+            self._recorder.write_soon(self)
+
+    def _inspect(self, events: list[Event]) -> bool:
+        """Redacts statuses and errors in place. Returns whether an event must be written at once."""
+        must_write = False
+        for index, event in enumerate(events):
+            if (kind := type(event.body)) not in _INSPECTED:
+                continue
+            if kind in _EFFECTS:
+                must_write = must_write or _must_be_durable(event.body)
+            elif kind is TurnFinished:
+                must_write = True
+            else:
+                events[index] = self._recorder.redact_event(event)
+        return must_write
+
+    def write_words(self, *, to_the_end: bool) -> bool:
+        """Writes what is pending, as far as it is known to hold no secret. Returns whether something is left."""
+        pending = self._pending
+        if not pending or self.is_finished:
+            return False
+        count = len(pending) if to_the_end else count_writable(pending, self._recorder.redactor)
+        with suppress(AishError):  # the next write reports a store that fails
+            if count:
+                self._append(pending[:count])
+                self._pending = pending[count:]
+        return bool(self._pending)
+
+    async def write(self) -> None:
+        """Writes what is pending; durable if it holds an effect or the end."""
+        recorder, turn, store = self._recorder, self.turn, self._store
+        recorder.do_not_wait(self)
+        events, self._pending = self._pending, []  # before any wait, so that nothing is written twice
+        if recorder.write_through and (count := count_writable(events, recorder.redactor)) < len(events):
+            events, self._pending = events[:count], events[count:]
+            if not events:
+                return
+        last = events[-1]
+        finished = type(last.body) is TurnFinished
+        if finished and turn.end in RETURN_ENDS:
+            try:
+                await store_for_return(store, turn, recorder.redactor.line)
+            except BaseException:
+                self._pending = events
+                raise
+        if finished and (record := self._unwritten_record) is not None:
+            lines = recorder.encode(events)
+            self.is_finished = True
+            self._unwritten_record = None
+            await store.record_turn(_ended(record, last), last.seq, lines)
+            return
+        self._append(events)
+        if finished:
+            self.is_finished = True
+            await self._finish(last)
+        elif any(_must_be_durable(event.body) for event in events if type(event.body) in _EFFECTS):
+            if turn.retry_key and not self.has_attempt_note:
+                self.has_attempt_note = True
+                await note_attempt(store, turn)
+            await store.flush()
+        elif recorder.write_through:
+            await store.flush(durable=False)
+
+    def _append(self, events: Sequence[Event]) -> None:
+        if self._unwritten_record is not None:
+            self._store.begin_turn(self._unwritten_record)
+            self._unwritten_record = None
+        first, last = events[0], events[-1]
+        self._store.append_events(last.turn, first.seq, last.seq, self._recorder.encode(events))
+
+    async def _finish(self, event: Event) -> None:
+        """Finishes the turn in the store. A turn of no session is not gone on with: its events say everything, and
+        nothing waits until it is durable."""
+        assert isinstance(event.body, TurnFinished)
+        turn = self.turn
+        await self._store.finish_turn(
+            event.turn,
+            end=event.body.reason,
+            finished_ms=event.at_ms,
+            messages=self._recorder.redact_messages(turn.messages()) if turn.session else (),
+            usage=event.body.usage,
+            wait=bool(turn.session),
+        )
 
 
 def _ended(record: TurnRecord, event: Event) -> TurnRecord:
@@ -219,43 +285,42 @@ def _ended(record: TurnRecord, event: Event) -> TurnRecord:
     )
 
 
-def _words(events: Sequence[Event]) -> str | None:
-    """All that somebody said in them, and the name a client may have made up for a model; None where it is not that
-    simple. Each on lines of its own, since what stands before a key can hide it; and together what came in pieces."""
-    words: list[str] = []
-    said: list[str] = []
-    thought: list[str] = []
+def _text_of(events: Sequence[Event]) -> str | None:
+    """All text in the events that could hold a secret; None if they hold more than plain text.
+
+    Each text stands on lines of its own, since what stands before a key can hide it. What came in pieces also stands
+    there as a whole.
+    """
+    other: list[str] = []
+    answer: list[str] = []
+    reasoning: list[str] = []
     for event in events:
         body = event.body
         kind = type(body)
         if kind is TextDelta:
-            said.append(body.text)  # type: ignore[union-attr]
-        elif kind in _WITHOUT_WORDS:
+            answer.append(body.text)  # type: ignore[union-attr]
+        elif kind in _WITHOUT_TEXT:
             continue
         elif kind is ReasoningDelta:
-            thought.append(body.text)  # type: ignore[union-attr]
+            reasoning.append(body.text)  # type: ignore[union-attr]
         elif kind is TurnFinished:
-            words.append(body.detail)  # type: ignore[union-attr]
+            other.append(body.detail)  # type: ignore[union-attr]
         elif kind is TurnStarted:
-            words.append(body.model)  # type: ignore[union-attr]
+            other.append(body.model)  # type: ignore[union-attr]
             for message in body.input:  # type: ignore[union-attr]
                 if type(message) is not UserMessage:
                     return None
                 for part in message.parts:
                     if type(part) is not TextPart:
                         return None
-                    words.append(part.text)
+                    other.append(part.text)
         else:
             return None
-    if thought:
-        words += (*thought, "".join(thought))
-    if len(said) > 1:
-        words.append("".join(said))
-    return "\n".join(words + said)
-
-
-def _any_durable(events: Sequence[Event]) -> bool:
-    return any(_must_be_durable(event.body) for event in events if type(event.body) in _OF_EFFECTS)
+    if reasoning:
+        other += (*reasoning, "".join(reasoning))
+    if len(answer) > 1:
+        other.append("".join(answer))
+    return "\n".join(other + answer)
 
 
 def _must_be_durable(body: Body) -> bool:

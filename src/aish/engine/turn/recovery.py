@@ -8,7 +8,7 @@ import msgspec
 
 from aish.engine.tools.dispatch import result_event
 from aish.engine.tools.executor import aish_says
-from aish.engine.turn.event_factory import Scribe
+from aish.engine.turn.event_factory import EventFactory
 from aish.engine.turn.transcript import Transcript
 from aish.ports import Clock, Store
 from aish.types.events import DecisionMade, Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
@@ -24,11 +24,11 @@ _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not 
 _NOT_RUN = "interrupted: aish ended before this was run."
 
 
-async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redacted: Redact) -> TurnRecord:
+async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact: Redact) -> TurnRecord:
     transcript, usage, owed = await _read(turn, store, clock)
     for event in owed:
         store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
-    messages, now_ms = redacted(transcript.history(f"[aish] {_SAYING}")), clock.now_ms()
+    messages, now_ms = redact(transcript.history(f"[aish] {_SAYING}")), clock.now_ms()
     await store.finish_turn(turn.id, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
     return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
 
@@ -55,14 +55,14 @@ async def _read(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Transcrip
 
 
 def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:
-    scribe = Scribe(turn.session, turn.id, clock.now_ns)
+    events = EventFactory(turn.session, turn.id, clock.now_ns)
     if recorded:
-        scribe.step, scribe.seq = recorded[-1].step, recorded[-1].seq
+        events.step, events.seq = recorded[-1].step, recorded[-1].seq
     begun = {event.call for event in recorded if isinstance(event.body, DecisionMade)}  # an effect is decided before
     results = [
-        scribe.event(
+        events.event(
             result_event(call, aish_says(ResultStatus.INTERRUPTED, _UNKNOWN if call.id in begun else _NOT_RUN)), call.id
         )
         for call in transcript.open_calls
     ]
-    return [*results, scribe.event(TurnFinished(TurnEnd.INTERRUPTED, usage, _SAYING))]
+    return [*results, events.event(TurnFinished(TurnEnd.INTERRUPTED, usage, _SAYING))]

@@ -1,117 +1,90 @@
-"""Runs turns: a request in, one recorded turn of events out.
+"""Runs turns: one request in, one recorded turn of events out.
 
-Turns of one session are serialised. Every event is recorded as it passes; an intent or outcome of more than a read, and
-the end of the turn, are durable before the consumer sees them. A turn left early is closed here; one whose process died
-is closed when its session is next opened.
+The runner serialises the turns of a session, lets a turn go on from an attempt that broke off, starts and ends its
+recording, and closes a turn that is left early. A turn whose process died is closed when its session is next opened.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    suppress,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from aish.engine.model.selection import Chooser, Chosen
+from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
-from aish.engine.prompt.summary import Summaries
-from aish.engine.tools.structured_results import with_structured
-from aish.engine.turn.budget import metering
-from aish.engine.turn.builder import NOTHING_KNOWN, TurnMaker
-from aish.engine.turn.event_factory import Scribe
-from aish.engine.turn.loop import Turn
-from aish.engine.turn.recorder import Recorder
+from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
+from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import produced_before
-from aish.engine.turn.resume_state import find_tried, keep_done, settle_attempt, use_answers, with_more_done
-from aish.engine.turn.session_lock import hold_session, leave_session
+from aish.engine.turn.resume_state import (
+    add_messages,
+    end_attempt,
+    find_attempts,
+    may_be_retried,
+    store_done,
+    use_answers,
+)
 from aish.errors import AishError, SessionBusy
 from aish.planner.run import PlanRun, plan_run
-from aish.ports import Ask, Clock, Listener, Owners, Store
+from aish.ports import Ask, Clock, ProcessLiveness, Store, TextSink
 from aish.runs.journal import Journal
 from aish.runs.ownership import RunKeeper
-from aish.safety.redaction.redactor import Redactor
-from aish.types.context import ContextRules, ContextView
-from aish.types.events import Event, Status, ToolResult, TurnEnd
+from aish.types.events import Event
 from aish.types.ids import new_id
-from aish.types.limits import Limits
-from aish.types.messages import Message, ToolCall
-from aish.types.records import TurnRecord
+from aish.types.records import Document, TurnRecord
 from aish.types.requests import Done, TurnRequest
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
-_LOOK_S = 0.05  # how often it is looked for the end of an attempt that another process makes
+_POLL_S = 0.05  # how often the store is asked for what another process does
+_LOCK_KIND = "answering"
+
+OnLeft = Callable[[Sequence[Event]], None]
 
 
-class Turns:
+class TurnRunner:
+    """`shared`: other processes may answer in the same sessions."""
+
     def __init__(
         self,
         *,
-        maker: TurnMaker,
-        chooser: Chooser,
+        builder: TurnBuilder,
+        selector: ModelSelector,
+        conversations: Conversations,
+        recorder: Recorder,
         runs: RunKeeper,
         store: Store,
         clock: Clock,
-        owners: Owners,
-        redactor: Redactor,
-        rules: ContextRules,
-        summaries: Summaries,
-        write_through: bool,
+        liveness: ProcessLiveness,
         shared: bool,
     ) -> None:
-        self._maker = maker
-        self.chooser = chooser
+        self._builder = builder
+        self._selector = selector
+        self._conversations = conversations
+        self._recorder = recorder
         self._runs = runs
         self._store = store
         self._clock = clock
-        self._owners = owners
-        self._me = owners.me
+        self._liveness = liveness
         self._shared = shared
-        self._redacted_json, self._redacted_foreign = redactor.line, redactor.json
-        self._recorder = Recorder(store, redactor, write_through=write_through)
-        self._running: set[str] = set()  # turns under way in this engine
-        self._attempts: dict[str, _Attempt] = {}  # by their retry key: those that may be made again
-        self._conversations = Conversations(
-            store=store,
-            clock=clock,
-            owners=owners,
-            rules=rules,
-            summaries=summaries,
-            running=self._running,
-            redact=redactor.text,
-            redact_messages=self._recorder.redacted,
-        )
+        self._attempts: dict[str, _Attempt] = {}  # by retry key: the newest attempt under way
+        self._ended: dict[str, asyncio.Future[None]] = {}  # by turn: done when an attempt has ended
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def turn(
-        self,
-        request: TurnRequest,
-        *,
-        ask: Ask | None,
-        journal: Journal | None,
-        left: Callable[[Sequence[Event]], None] | None,
-        listener: Listener | None,
-    ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
-        """As `Engine.turn`."""
-        return TurnContext(self, request, ask, journal, left, listener)
+    async def select_model(self, request: TurnRequest) -> SelectedModel:
+        return self._selector.find_selected(request) or await self._selector.select(request)
 
     async def resume_attempt(self, request: TurnRequest) -> TurnRequest:
-        """The request, with what an attempt that broke off has done already, and with the answers it waited for."""
+        """Adds to the request what an attempt that broke off has done, and uses up the decisions it brings."""
         key, context = request.retry_key, request.context
         if key and context is not None:
             attempt = self._attempts.get(key)
-            if attempt is not None and attempt.is_ending:  # and will tell what it has done
+            if attempt is not None and attempt.is_ending:  # it will store what it has done
                 await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
             if (done := await self._done_before(key)) is not None:
                 before = (*context, *request.input, *done.messages)
@@ -121,136 +94,116 @@ class Turns:
         return request
 
     async def _done_before(self, key: str) -> Done | None:
-        """By earlier attempts. Those that end in another process are waited for; what is left is read: of turns whose
-        process died, that could not write their end, or that take too long."""
+        """What earlier attempts have done.
+
+        Attempts that are ending in another process are waited for. The others are read from the store: their process
+        died, could not write their end, or takes too long.
+        """
         loop = asyncio.get_running_loop()
         due_s = loop.time() + _CLOSING_S
         while True:
-            done, noted = await find_tried(self._store, key)
-            found = [await self._store.find_turn(turn) for turn in noted if turn not in self._running]
+            done, noted = await find_attempts(self._store, key)
+            found = [await self._store.find_turn(turn) for turn in noted if turn not in self._recorder.running]
             left = [turn for turn in found if turn is not None]
-            under_way = {turn.id for turn in left if turn.owner != self._me and self._owners.is_alive(turn.owner)}
+            under_way = {turn.id for turn in left if self._is_of_another_process(turn)}
             if not under_way or loop.time() >= due_s:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         for turn in left:
-            done = with_more_done(done, await produced_before(turn, self._store, self._clock))
+            done = add_messages(done, await produced_before(turn, self._store, self._clock))
         over = [turn.id for turn in left if turn.id not in under_way]
         if over and done is not None:
-            await keep_done(self._store, key, done, over, self._redacted_json, self._clock.now_ms())
+            await store_done(self._store, key, done, over, self._recorder.redactor.line, self._clock.now_ms())
         return done
 
-    async def hold(
-        self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
-    ) -> PlanRun | None:
-        """What the turn has to itself until it ends: its session, and the run of its plan."""
-        left_by = journal.left_by if journal else ""
-        if session:
-            await stack.enter_async_context(self._alone_in(session, request.limits.wall_s, left_by))
-        if not request.planner:
-            return None
-        return await stack.enter_async_context(plan_run(self._runs, request, session))
+    def _is_of_another_process(self, turn: TurnRecord) -> bool:
+        return turn.owner != self._liveness.me and self._liveness.is_alive(turn.owner)
 
     async def start(
         self,
         request: TurnRequest,
-        chosen: Chosen,
+        selected: SelectedModel,
         session: str,
         ask: Ask | None,
         journal: Journal | None,
         plan: PlanRun | None,
-    ) -> Turn:
+    ) -> Recording:
+        """Builds the turn and begins its recording. In a session, the start of the turn is stored first."""
         if journal is not None and journal.left_by:
             await self._conversations.take_over(session, journal.left_by)
         if session or request.context:
-            conversation = await self._conversations.open(session, request, chosen.route)
+            conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
-        background = await self._maker.background(request) if request.memory or request.project else NOTHING_KNOWN
-        turn = self._maker.turn(session, request, chosen, conversation, background, ask, journal)
-        if plan is not None:
-            turn.planner = await self._maker.planner(plan, request, chosen, turn.offer, session)
-        record = TurnRecord(turn.id, session, 0, chosen.route.name, self._clock.now_ms(), (), owner=self._me)
-        self._running.add(turn.id)
+        needs_background = request.memory or request.project
+        background = await self._builder.find_background(request) if needs_background else NO_BACKGROUND
+        turn = await self._builder.build(session, request, selected, conversation, background, ask, journal, plan)
+        record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)
         if not request.kept:
-            turn.unrecorded = record
-            return turn
+            return self._recorder.begin(turn, record)
+        recording = self._recorder.begin(turn, None)
         try:
-            given = self._recorder.redacted(request.input)
+            given = self._recorder.redact_messages(request.input)
             await self._store.start_turn(msgspec.structs.replace(record, input=given))
         except BaseException:
-            await self.end(turn, plan, None)
+            await self.end(recording, plan, None)
             raise
-        return turn
+        return recording
 
-    async def end(self, turn: Turn, plan: PlanRun | None, left: Callable[[Sequence[Event]], None] | None) -> None:
-        """Each step, though the one before it was cancelled: a client that comes back relies on what is held."""
+    async def end(self, recording: Recording, plan: PlanRun | None, on_left: OnLeft | None) -> None:
+        """Ends a turn in steps. Each is made although the one before was cancelled: a client that returns needs it."""
+        turn = recording.turn
         try:
-            if not turn.is_finished:
-                await _surely(self._close(turn, left))
+            if not recording.is_finished:
+                await _finish(self._close(recording, on_left))
         finally:
             try:
-                if turn.may_be_retried or turn.resumed is not None or turn.is_noted:
-                    await _surely(settle_attempt(self._store, turn, self._redacted_json))
+                if may_be_retried(turn) or turn.request.resumed is not None or recording.has_attempt_note:
+                    noted, redact = recording.has_attempt_note, self._recorder.redactor.line
+                    await _finish(end_attempt(self._store, turn, redact, noted=noted))
             finally:
-                self.end_attempt(turn)
+                self._end_attempt(recording)
                 if plan is not None:
-                    await _surely(plan.end(turn.end))
-                self.let_go(turn)
+                    await _finish(plan.end(turn.end))
+                self._recorder.end(recording)
 
-    def begin_attempt(self, turn: Turn) -> None:
-        turn.ended = ended = asyncio.get_running_loop().create_future()
-        self._attempts[turn.retry_key] = _Attempt(turn, asyncio.current_task(), ended)
+    async def _close(self, recording: Recording, on_left: OnLeft | None) -> None:
+        """Writes what the turn still owes. A store that fails here has failed before, and that failure is reported."""
+        with suppress(AishError):
+            if owed := recording.close():
+                if on_left is not None:
+                    on_left(owed)
+                await recording.write()
 
-    def end_attempt(self, turn: Turn) -> None:
-        """Of two at once the later one is known; whoever waits for the earlier one is told all the same."""
-        attempt = self._attempts.get(turn.retry_key)
-        if attempt is not None and attempt.turn is turn:
-            del self._attempts[turn.retry_key]
-        if turn.ended is not None:
-            turn.ended.set_result(None)
+    def begin_attempt(self, recording: Recording) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        self._attempts[recording.turn.retry_key] = _Attempt(recording, asyncio.current_task(), ended)
+        self._ended[recording.turn.id] = ended
 
-    def let_go(self, turn: Turn) -> None:
-        """Nothing of it is owed any more."""
-        self._recorder.let_go(turn)
-        self._running.discard(turn.id)
+    def _end_attempt(self, recording: Recording) -> None:
+        key = recording.turn.retry_key
+        attempt = self._attempts.get(key)
+        if attempt is not None and attempt.recording is recording:
+            del self._attempts[key]
+        if (ended := self._ended.pop(recording.turn.id, None)) is not None:
+            ended.set_result(None)
 
-    async def call_tool(
-        self,
-        name: str,
-        arguments: str,
-        *,
-        tools: Sequence[str],
-        ask: Ask | None,
-        on_status: Callable[[str], None],
-        journal: Journal | None,
-        ask_about: Sequence[str],
-        wall_s: float | None,
-        owner: str,
-    ) -> ToolResult:
-        """As `Engine.call_tool`."""
-        call = ToolCall(new_id("call"), name, arguments)
-        scribe = Scribe("", new_id("turn"), self._clock.now_ns)
-        limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
-        offer = self._maker.offer(tools, interactive=ask is not None, owner=owner)
-        meter = metering(limits, self._clock)
-        dispatcher = self._maker.dispatcher(
-            scribe, meter, offer, ask, journal=journal, ask_about=ask_about, owner=owner
-        )
-        call = msgspec.structs.replace(call, name=offer.canonical(name))
-        async with aclosing(dispatcher.run([call])) as batches:
-            async for events in batches:
-                for event in events:
-                    if isinstance(event.body, ToolResult):
-                        given, spec = dispatcher.find_structured(call), offer.find(call.name)
-                        return with_structured(event.body, given, spec, self._redacted_foreign)
-                    if isinstance(event.body, Status):
-                        on_status(event.body.text)
-        raise AssertionError("dispatch gives every call a result")
+    def discard(self, recording: Recording) -> None:
+        """For a turn that has finished and that no attempt or plan waits for."""
+        self._recorder.end(recording)
+
+    async def enter_exclusive(
+        self, stack: AsyncExitStack, request: TurnRequest, session: str, journal: Journal | None
+    ) -> PlanRun | None:
+        """Takes what the turn has to itself until it ends: its session, and the run of its plan."""
+        lost_by = journal.left_by if journal else ""
+        if session:
+            await stack.enter_async_context(self._locked(session, request.limits.wall_s, lost_by))
+        return await stack.enter_async_context(plan_run(self._runs, request, session)) if request.planner else None
 
     @asynccontextmanager
-    async def _alone_in(self, session: str, wait_s: float, gone: str) -> AsyncIterator[None]:
-        """One turn at a time in a session; the next waits, but not longer than a turn may last."""
+    async def _locked(self, session: str, wait_s: float, lost_by: str) -> AsyncIterator[None]:
+        """One turn at a time in a session. The next one waits, but not longer than a turn may last."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:
             async with asyncio.timeout(wait_s):
@@ -261,89 +214,61 @@ class Turns:
             ) from None
         try:
             if self._shared:
-                await hold_session(self._store, session, self._owners, wait_s, gone)
+                await lock_session(self._store, session, self._liveness, wait_s, lost_by)
             yield
         finally:
             if self._shared:
-                await _surely(leave_session(self._store, session, self._owners))
+                await _finish(unlock_session(self._store, session, self._liveness))
             lock.release()
-
-    def catch_up(self, whole: Collection[str] = ()) -> None:
-        """What was said in the turns under way is given to the store now."""
-        self._recorder.catch_up(whole)
-
-    async def history(self, session: str) -> tuple[Message, ...]:
-        """Everything that was said in a session."""
-        return await self._conversations.history(session)
-
-    async def view_context(self, request: TurnRequest) -> ContextView:
-        """What the model would be sent for it now."""
-        chosen = await self.chooser.choose(request)
-        conversation = await self._conversations.preview(request.session, chosen.route)
-        return await self._maker.view(request, chosen, conversation)
-
-    def events(self, turn: Turn, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
-        heard = listener if turn.is_watched and not self._recorder.write_through else None
-        return turn.events(self._recorder.take, self._recorder.write, heard)
-
-    async def _close(self, turn: Turn, left: Callable[[Sequence[Event]], None] | None) -> None:
-        """What is still owed, if anything. A store that fails here failed before, and that is what is told."""
-        with suppress(AishError):
-            turn.settle_spending()
-            if owed := turn.close(TurnEnd.FAILED if turn.broken else TurnEnd.CANCELLED):
-                turn.unwritten += owed
-                if left is not None:
-                    left(owed)
-                await self._recorder.write(turn)
 
 
 class _Attempt(msgspec.Struct, eq=False):
-    """A turn that may come again, and the task that runs it."""
+    """A turn whose request may be sent again, and the task that runs it."""
 
-    turn: Turn
+    recording: Recording
     task: asyncio.Task[Any] | None
     ended: asyncio.Future[None]
 
     @property
     def is_ending(self) -> bool:
-        return self.turn.end is not None or (self.task is not None and self.task.cancelling() > 0)
+        return self.recording.turn.end is not None or (self.task is not None and self.task.cancelling() > 0)
 
 
 class TurnContext(msgspec.Struct, eq=False):
-    """One turn, from choosing its model to its last write. A class: a generator costs more, for every request."""
+    """One turn, from the selection of its model to its last write. A class, since `@asynccontextmanager` costs more."""
 
-    _turns: Turns
+    _runner: TurnRunner
     _request: TurnRequest
     _ask: Ask | None
     _journal: Journal | None
-    _left: Callable[[Sequence[Event]], None] | None
-    _listener: Listener | None = None
+    _on_left: OnLeft | None
+    _text_sink: TextSink | None = None
     _stack: AsyncExitStack | None = None
     _plan: PlanRun | None = None
-    _turn: Turn | None = None
+    _recording: Recording | None = None
     _events: AsyncGenerator[Sequence[Event], None] | None = None
 
     async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
-        turns, request = self._turns, self._request
-        chosen = turns.chooser.find_chosen(request) or await turns.chooser.choose(request)
+        runner, request = self._runner, self._request
+        selected = await runner.select_model(request)
         if request.retry_key or request.answers:
-            request = await turns.resume_attempt(request)
+            request = await runner.resume_attempt(request)
         if request.kept or request.planner:
-            self._turn = await self._held(request, chosen)
+            recording = await self._start_exclusive(request, selected)
         else:
-            self._turn = await turns.start(request, chosen, "", self._ask, self._journal, None)
-        if self._turn.retry_key:
-            turns.begin_attempt(self._turn)
-        self._events = turns.events(self._turn, self._listener)
+            recording = await runner.start(request, selected, "", self._ask, self._journal, None)
+        if recording.turn.retry_key:
+            runner.begin_attempt(recording)
+        self._recording, self._events = recording, recording.events(self._text_sink)
         return self._events
 
-    async def _held(self, request: TurnRequest, chosen: Chosen) -> Turn:
+    async def _start_exclusive(self, request: TurnRequest, selected: SelectedModel) -> Recording:
         session = (request.session or new_id("sess")) if request.kept else ""
         self._stack = AsyncExitStack()
         try:
-            self._plan = plan = await self._turns.hold(self._stack, request, session, self._journal)
+            self._plan = plan = await self._runner.enter_exclusive(self._stack, request, session, self._journal)
             journal = plan.journal if plan else self._journal
-            return await self._turns.start(request, chosen, session, self._ask, journal, plan)
+            return await self._runner.start(request, selected, session, self._ask, journal, plan)
         except BaseException:
             await self._stack.__aexit__(*sys.exc_info())
             raise
@@ -351,26 +276,51 @@ class TurnContext(msgspec.Struct, eq=False):
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._turn is not None and self._events is not None
-        turn = self._turn
+        assert self._recording is not None and self._events is not None
+        recording = self._recording
         try:
             try:
                 await self._events.aclose()
             finally:
-                if turn.is_finished and self._plan is None and not turn.retry_key:
-                    self._turns.let_go(turn)
+                if recording.is_finished and self._plan is None and not recording.turn.retry_key:
+                    self._runner.discard(recording)
                 else:
-                    await self._turns.end(turn, self._plan, self._left)
+                    await self._runner.end(recording, self._plan, self._on_left)
         finally:
             if self._stack is not None:
                 await self._stack.__aexit__(kind, exc, trace)
 
 
-async def _surely(work: Coroutine[Any, Any, None]) -> None:
-    """To its end, also while being cancelled, but not for ever."""
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Lets the work end although this task is being cancelled, for a bounded time."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=_CLOSING_S)
         raise
+
+
+async def lock_session(store: Store, session: str, liveness: ProcessLiveness, wait_s: float, lost_by: str = "") -> None:
+    """Locks a session against other processes that share the store. The lock of a dead process does not count.
+
+    `lost_by` is a process that has lost the session although it may live. Raises SessionBusy.
+    """
+    mine = Document(_LOCK_KIND, session, liveness.me.encode())
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + wait_s
+    while not await store.put_new(mine):
+        other = await store.find(_LOCK_KIND, session)
+        if other is not None and ((holder := other.body.decode()) == lost_by or not liveness.is_alive(holder)):
+            await store.swap(mine, old=other.body)
+            if (now := await store.find(_LOCK_KIND, session)) is not None and now.body == mine.body:
+                return
+        if loop.time() >= due_s:
+            raise SessionBusy(f"another aish is still answering in session {session}", hint="wait for it to finish")
+        await asyncio.sleep(_POLL_S)
+
+
+async def unlock_session(store: Store, session: str, liveness: ProcessLiveness) -> None:
+    found = await store.find(_LOCK_KIND, session)
+    if found is not None and found.body == liveness.me.encode():
+        await store.delete(_LOCK_KIND, session)

@@ -31,7 +31,7 @@ def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Eve
     return told
 
 
-def count_settled(events: Sequence[Event], redactor: Redactor) -> int:
+def count_writable(events: Sequence[Event], redactor: Redactor) -> int:
     """How many can be written: all, unless they end with what may be the beginning of a secret."""
     last, count = events[-1], len(events)
     if type(last.body) not in _GOES_ON:

@@ -47,7 +47,7 @@ class Transcript(msgspec.Struct, eq=False):
                 self.apply(event)
                 said = self._text
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """The same as to apply that the model has said it."""
         self._text.append(text)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.engine import Engine, flattened
+from aish.engine.engine import Engine, flatten
 from aish.engine.turn.transcript import Transcript
 from aish.errors import AishError
 from aish.frontends.eval.cases import Case, Expectation
@@ -160,7 +160,7 @@ def _max_steps(case: Case, how: How) -> int:
 
 async def _ask(engine: Engine, request: TurnRequest, heard: Heard) -> Transcript:
     transcript = Transcript()
-    async with engine.turn(request, ask=_scratch_only) as batches, aclosing(flattened(batches)) as events:
+    async with engine.turn(request, ask=_scratch_only) as batches, aclosing(flatten(batches)) as events:
         async for event in events:
             heard.hear(event)
             transcript.apply(event)

@@ -38,7 +38,9 @@ Report = Callable[[bytes], None]
 class ToolHost(Protocol):
     """What the frontend needs of an engine."""
 
-    def offered(self, tools: Sequence[str] = ("*",), *, interactive: bool, owner: str = "") -> Sequence[ToolSpec]: ...
+    def visible_tools(
+        self, globs: Sequence[str] = ("*",), *, interactive: bool, owner: str = ""
+    ) -> Sequence[ToolSpec]: ...
 
     async def call_tool(
         self,
@@ -91,7 +93,7 @@ class ToolServer:
         return server
 
     def specs(self) -> Sequence[ToolSpec]:
-        return self._host.offered(self._tools, interactive=False, owner=self._owner)
+        return self._host.visible_tools(self._tools, interactive=False, owner=self._owner)
 
     async def answer(self, request: Request, report: Report) -> Answer:
         """Never fails. `report` is given notifications about this request while it runs."""

@@ -152,11 +152,11 @@ class Shell:
 
     async def find_model_info(self, request: TurnRequest) -> ModelInfo:
         """What is known of the model that will answer the request."""
-        return (await self.engine.chooser.choose(request)).route.info
+        return (await self.engine.selector.select(request)).route.info
 
     @property
     def routes_automatically(self) -> bool:
-        return self.engine.chooser.is_automatic(self.request.model)
+        return self.engine.selector.is_automatic(self.request.model)
 
     async def switch_routing(self, *, on: bool) -> None:
         """Without routing the model is the one chosen before; if [routing] is automatic, the default has to be

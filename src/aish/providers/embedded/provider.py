@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.providers.embedded.server import EmbeddedSettings, Engine, MakeInner
 from aish.providers.embedded.tool_adapter import CHAT, PICKING
 from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path_of
@@ -116,9 +116,9 @@ class EmbeddedProvider:
             return await inner.embed(model, inputs)
 
     def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return aclosing(self._batches(request, words))
+        return aclosing(self._batches(request, relay))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -126,7 +126,7 @@ class EmbeddedProvider:
         if self._engine is not None:
             await self._engine.stop()
 
-    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         deadline_s = time.monotonic() + request.deadline_s
         engine = await self._acquire(request.model, request.deadline_s)
         async with self._using(engine):
@@ -142,7 +142,7 @@ class EmbeddedProvider:
                 deadline_s=max(0.0, deadline_s - time.monotonic()),
                 tuning=(PICKING if request.picks_tool else CHAT) if engine.adapter else None,
             )
-            async with inner.stream(left, words) as batches:
+            async with inner.stream(left, relay) as batches:
                 async for batch in batches:
                     yield batch
 

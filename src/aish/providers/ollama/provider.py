@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
 from aish.net.http.client import HttpClient
 from aish.net.lines import LineReader
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
 from aish.providers.http_faults import SEND_TEXT, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
@@ -79,7 +79,7 @@ class OllamaProvider:
 
     @asynccontextmanager
     async def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AsyncIterator[AsyncGenerator[Batch, None]]:
         async with aclosing(self._batches(request)) as batches:
             yield batches

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError, ProviderRejected
 from aish.net.http.client import HttpClient
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.providers.endpoint import Backend, Endpoint
 from aish.providers.openai import model_facts
 from aish.providers.openai.chunks import read_usage
@@ -59,9 +59,9 @@ class OpenAIProvider:
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
 
     def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
-        return aclosing(self._batches(request, words))
+        return aclosing(self._batches(request, relay))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         return request
@@ -82,7 +82,7 @@ class OpenAIProvider:
     async def aclose(self) -> None:
         """The HTTP client is shared and closed by its owner."""
 
-    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each field of ours that the backend turns out not to take."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
@@ -95,7 +95,7 @@ class OpenAIProvider:
                 async with self._backend.stream(
                     url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
                 ) as response:
-                    answer = Answer(self._name, request.model, response, idle_s, words, logprobs=logprobs)
+                    answer = Answer(self._name, request.model, response, idle_s, relay, logprobs=logprobs)
                     while not answer.is_over:
                         batch = await answer.next_batch()
                         if not begun and dialect is not known:

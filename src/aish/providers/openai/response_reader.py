@@ -12,7 +12,7 @@ from __future__ import annotations
 from aish.errors import ProviderError, ProviderProtocolError
 from aish.net.http.client import Response
 from aish.net.lines import SseReader
-from aish.ports import Words
+from aish.ports import TextRelay
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL
 from aish.providers.http_faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
@@ -39,14 +39,21 @@ class Answer:
     _call_frame: Frame
 
     def __init__(
-        self, provider: str, model: str, response: Response, idle_s: float, words: Words | None, *, logprobs: int | None
+        self,
+        provider: str,
+        model: str,
+        response: Response,
+        idle_s: float,
+        relay: TextRelay | None,
+        *,
+        logprobs: int | None,
     ) -> None:
         self.is_over = False  # the last has been told
         self._provider = provider
         self._model = model
         self._response = response
         self._idle_s = idle_s
-        self._words = words
+        self._relay = relay
         self._logprobs = logprobs  # for how many tokens in the place of each it was asked
         self._document: list[bytes] = []
         self._document_bytes = 0
@@ -76,12 +83,12 @@ class Answer:
         return self._last()
 
     def _take(self, piece: bytes) -> bool:
-        """Where it is a word that came alone, and somebody is there to hear it."""
-        words = self._words
-        if words is None or not self._is_between:
+        """Relays a word that came alone. Returns False if it is none, or if it belongs into a batch."""
+        relay = self._relay
+        if relay is None or not self._is_between:
             return False
         text = self._frame.event_text(piece)
-        return bool(text) and words.say(text)
+        return bool(text) and relay.accept(text)
 
     def _last(self) -> Batch:
         self.is_over = True
@@ -97,7 +104,7 @@ class Answer:
 
     async def _let_end(self) -> None:
         """Nothing is missing; what may still come is read, so that the connection can be used again."""
-        self._ended, self._words = True, None  # nobody hears it
+        self._ended, self._relay = True, None
         self._response.spare_rest(_TAIL_S)
         while await self._response.next_piece():
             pass
@@ -125,7 +132,7 @@ class Answer:
             self._reader = SseReader(MAX_EVENT_BYTES)
             self._frame = text_frame()
             self._call_frame = arguments_frame()
-            if self._words is not None:
+            if self._relay is not None:
                 self._response.offer_to(self._take)
             return self._read_events(piece)
         else:

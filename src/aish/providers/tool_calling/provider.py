@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 import msgspec
 
 from aish.errors import ProviderError
-from aish.ports import Provider, Words
+from aish.ports import Provider, TextRelay
 from aish.providers.tool_calling.answer_schema import answer_or_call, chosen
 from aish.providers.tool_calling.prompted import (
     Manner,
@@ -29,7 +29,7 @@ from aish.providers.tool_calling.prompted import (
     room_for_tools,
     with_instructions,
 )
-from aish.providers.tool_calling.reader import PlainWords, Reading
+from aish.providers.tool_calling.reader import Reading
 from aish.providers.tool_calling.relevance import is_weak, relevant
 from aish.providers.tool_calling.strategies import Way, Ways, has_calls, saying
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplified_tools
@@ -66,13 +66,13 @@ class ToolModeProvider:
         return info
 
     def stream(
-        self, request: StepRequest, words: Words | None = None
+        self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         if request.tools:
             request = self._narrowed(request)
         if self._goes_through(request):
-            return self._inner.stream(request, words)
-        return aclosing(self._batches(request, words))
+            return self._inner.stream(request, relay)
+        return aclosing(self._batches(request, relay))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         if request.tools:
@@ -93,22 +93,19 @@ class ToolModeProvider:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def _batches(self, request: StepRequest, words: Words | None) -> AsyncGenerator[Batch, None]:
+    async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         """One attempt, and another for each way that the backend turns out not to take."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
         await self._know(request)
         way = self._ways.choose(request)
-        plain = None if words is None else PlainWords(words)
         for _ in range(_MAX_TRIES):
             begun = False
             left = msgspec.structs.replace(request, deadline_s=due_s - loop.time())
             try:
-                async with aclosing(self._answer(left, way, plain)) as batches:
+                async with aclosing(self._answer(left, way, relay)) as batches:
                     async for batch in batches:
                         begun = begun or not all(isinstance(chunk, Status) for chunk in batch)
-                        if plain is not None:
-                            plain.begun = begun
                         yield batch
                 return
             except ProviderError as exc:
@@ -118,7 +115,7 @@ class ToolModeProvider:
                 way = other
             yield [Status(saying(f"{self.name}:{request.model}", way))]
 
-    async def _answer(self, request: StepRequest, way: Way, plain: PlainWords | None) -> AsyncGenerator[Batch, None]:
+    async def _answer(self, request: StepRequest, way: Way, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         tools = _callable(request)
         sent, reading = self._sent(request, way), self._reading(request, way, tools)
         if sent.picks_tool:
@@ -127,9 +124,9 @@ class ToolModeProvider:
                 async for batch in batches:
                     yield batch
             return
-        if plain is not None and tools:
-            plain.reading = reading
-        async with self._inner.stream(sent, plain) as batches:
+        if relay is not None and tools:
+            relay.scan_with(reading.passes_text)
+        async with self._inner.stream(sent, relay) as batches:
             async for batch in batches:
                 if not tools or reading.passes(batch):
                     yield batch

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.ports import Words
 from aish.tool_calls.detect.detector import Recogniser
 from aish.tool_calls.detect.envelope import Written
 from aish.tool_calls.detect.resolution import make_ready
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
-from aish.types.events import TextDelta
+from aish.types.events import Status, TextDelta
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -55,15 +54,19 @@ class Reading:
             self._reader = ConstrainedReader(self._reader, self._found.new)
         self.has_called = False
         self.has_called_natively = False
+        self._has_begun = False  # something was passed on
 
     def passes(self, batch: Batch) -> bool:
-        """Whether the batch can be handed on as it is: nearly always."""
+        """Whether the batch can be passed on as it is: nearly always."""
         chunk = batch[0]
-        return len(batch) == 1 and type(chunk) is TextDelta and self._reader.passes(chunk.text)
+        if len(batch) != 1 or type(chunk) is not TextDelta or not self._reader.passes(chunk.text):
+            return False
+        self._has_begun = True
+        return True
 
     def passes_text(self, text: str) -> bool:
-        """The same of text alone. What passes has been read."""
-        return self._reader.passes(text)
+        """The same for text alone, once a batch was passed on. Until then the model may be asked in another way."""
+        return self._has_begun and self._reader.passes(text)
 
     def read(self, batch: Batch) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -78,6 +81,7 @@ class Reading:
                     self.has_called = self.has_called_natively = True
                     self._native.setdefault(chunk.index, []).append(chunk)
                 chunks.append(chunk)
+        self._has_begun = self._has_begun or any(type(chunk) is not Status for chunk in chunks)
         return chunks
 
     def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
@@ -112,26 +116,6 @@ class Reading:
         elif end is StepEnd.UNKNOWN:
             end = StepEnd.LENGTH if within_call else StepEnd.TOOL_CALLS
         return [*chunks, StepFinished(end)]
-
-
-class PlainWords:
-    """Words that no call can begin in go straight on, once the answer has `begun`: until then it may be asked for again
-    in another way."""
-
-    begun = False
-
-    def __init__(self, words: Words) -> None:
-        self._words = words
-        self.reading: Reading | None = None  # where there are tools that could be called
-
-    def is_ready(self) -> bool:
-        return self.begun and self._words.is_ready()
-
-    def say(self, text: str) -> bool:
-        if self.reading is None:
-            return self.begun and self._words.say(text)
-        # What passes has been read: it must be taken, then.
-        return self.is_ready() and self.reading.passes_text(text) and self._words.say(text)
 
 
 def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:

@@ -115,7 +115,7 @@ class PolicyGate:
             return self._context
         return msgspec.structs.replace(self._context, cwd=self._where(self._turn))
 
-    def offers(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
+    def is_visible(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
         """Whether to offer a tool: not if every call of it would be refused."""
         if self._is_unconfined(tool, owner):
             return False

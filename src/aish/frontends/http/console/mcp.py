@@ -32,7 +32,7 @@ class ConsoleTools:
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         asked = self._service.consent_for(caller) is not None
-        offered = self._service.engine.offered(caller.tools, interactive=asked, owner=caller.owner)
+        offered = self._service.engine.visible_tools(caller.tools, interactive=asked, owner=caller.owner)
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": [shown(spec) for spec in offered]}))
 
 
@@ -111,14 +111,14 @@ class ConsoleMcp:
         return {
             "alias": alias,
             "state": server.state,
-            "error": self._service.engine.redacted(server.failure.message) if server.failure else "",
+            "error": self._service.engine.redact(server.failure.message) if server.failure else "",
             "tools": [shown(spec) for spec in tools if spec.name in allowed],
             "transport": server.transport,
             "log_tail": self._log_of(server) if caller.admin else [],
         }
 
     def _log_of(self, server: McpServerView) -> Sequence[str]:
-        return [self._service.engine.redacted(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
+        return [self._service.engine.redact(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
 
 
 def _brought(guest: GuestView) -> dict[str, Any]:

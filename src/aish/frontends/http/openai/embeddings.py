@@ -56,7 +56,7 @@ class Embeddings:
         service.check_model(caller, given.model)
         inputs = _inputs(given.input)
         route = await service.engine.router.resolve(given.model)
-        embedded = await run_while_connected(exchange, service.engine.aside.embed(route, inputs))
+        embedded = await run_while_connected(exchange, service.engine.side_calls.embed(route, inputs))
         vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
         service.metrics.count_spent(service.metrics.model_counters(route.name), spent)
         await service.keys.spend(caller, spent)

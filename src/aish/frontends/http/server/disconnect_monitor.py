@@ -99,20 +99,16 @@ class DisconnectMonitor:
             return self._send_after(self._pending, data)
         return self._exchange.send_piece(data) if self._exchange.started else self._start_with(data)
 
-    def is_ready(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the next piece would be written at once."""
         return (self._pending is None or self._pending.done()) and self._exchange.is_open()
 
-    def hear(self, text: str) -> bool:
-        """The engine's listener: encodes a word and writes it to the client at once. Returns False if it could not."""
-        pending, exchange = self._pending, self._exchange
-        if (pending is not None and not pending.done()) or not exchange.is_open():
-            return False
+    def write(self, text: str) -> None:
+        """Writes a word of the model to the client at once, as the engine's text sink."""
         assert self._encode_word is not None
         if data := self._encode_word(text):
             self._has_sent = True
-            exchange.send_now(data)
-        return True
+            self._exchange.send_now(data)
 
     async def _send_after(self, pending: asyncio.Future[None], data: bytes) -> None:
         """For a slow client, which has not taken the opening yet."""

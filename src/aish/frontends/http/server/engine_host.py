@@ -109,7 +109,7 @@ class EngineHost:
 
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for storing."""
-        return self.engine.redacted_json(body)
+        return self.engine.redact_json(body)
 
     def _has_tool(self, name: str) -> bool:
         return any(spec.name == name for spec in self.engine.tools.specs())

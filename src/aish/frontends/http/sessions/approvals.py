@@ -57,7 +57,7 @@ _given_decoder = msgspec.json.Decoder(Given)
 
 def is_waiting(approval: Approval, host: EngineHost) -> bool:
     """Whether the process that asked still waits: its question stays in the store when the process dies."""
-    owners, process = host.engine.owners, approval.process
+    owners, process = host.engine.liveness, approval.process
     is_alive = process in ("", owners.me) or owners.is_alive(process)
     return approval.answer is None and approval.expires_ms > host.now_ms() and is_alive
 
@@ -104,7 +104,7 @@ class Approvals:
         store, wait_s = self._host.store, self._host.config.approval_timeout_s
         now_ms = time.time_ns() // 1_000_000
         due_ms = now_ms + round(wait_s * 1000)
-        approval = Approval(new_id("appr"), question, now_ms, due_ms, self._host.engine.owners.me)
+        approval = Approval(new_id("appr"), question, now_ms, due_ms, self._host.engine.liveness.me)
         body = msgspec.json.encode(approval)
         await store.put(Document(KIND, approval.id, body, caller.key, now_ms, due_ms + _KEEP_ANSWERED_MS))
         self._on_change()

@@ -151,7 +151,7 @@ class IdempotentReplies:
         """Returns what is stored under this key; None: nothing was, and the key is ours now."""
         store = self._service.store
         expires_ms = self._service.now_ms() + LIFETIME_MS
-        mine = _StoredReply(digest, runner=self._service.engine.owners.me)
+        mine = _StoredReply(digest, runner=self._service.engine.liveness.me)
         document = Document(KIND, id, msgspec.json.encode(mine), expires_ms=expires_ms)
         if await store.put_new(document):
             return None
@@ -190,7 +190,7 @@ class IdempotentReplies:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
         body, engine = b"".join(recording.body).decode("utf-8", "replace"), self._service.engine
         # In a thread: a long stream takes a while.
-        told = await asyncio.to_thread(without_secrets, body, engine.redacted_json, engine.redacted_pieces)
+        told = await asyncio.to_thread(without_secrets, body, engine.redact_json, engine.redact_pieces)
         return _StoredReply(recording.digest, _Reply(recording.status, headers, told))
 
     def _document(self, id: str, kept: _StoredReply) -> Document:
@@ -305,5 +305,5 @@ class RemoteReply:
             gone.cancel()
 
     def _is_answered_by(self, runner: str) -> bool:
-        owners = self._service.engine.owners
+        owners = self._service.engine.liveness
         return runner not in ("", owners.me) and owners.is_alive(runner) and not self._service.draining

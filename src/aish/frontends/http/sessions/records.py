@@ -100,7 +100,7 @@ class Records:
             return engine.shared
         if record.end is not None or record.session:
             return False
-        return record.owner != engine.owners.me and engine.owners.is_alive(record.owner)
+        return record.owner != engine.liveness.me and engine.liveness.is_alive(record.owner)
 
     async def _find(self, caller: Caller, id: str) -> SessionRecord:
         for name in dict.fromkeys((caller.session(id), id)):

@@ -193,7 +193,7 @@ class ServerRuns:
             request = resume_request(body, run.id, run.session)
             ask = self._consent_for(caller)
             try:
-                async with self._host.engine.turn(request, ask=ask, left=meter.count_abandoned) as batches:
+                async with self._host.engine.turn(request, ask=ask, on_left=meter.count_abandoned) as batches:
                     begun(run.id)
                     async for events in batches:
                         meter.observe(events)

@@ -61,7 +61,9 @@ async def stream_turn(
     with DisconnectMonitor(exchange, streamer, heartbeat_s=heartbeat_s, encode_word=streamer.word) as watch:
         try:
             try:
-                async with service.engine.turn(request, ask=ask, left=meter.count_abandoned, listener=watch) as batches:
+                async with service.engine.turn(
+                    request, ask=ask, on_left=meter.count_abandoned, text_sink=watch
+                ) as batches:
                     async for events in batches:
                         is_first = not meter.turn
                         meter.observe(events)
@@ -108,7 +110,7 @@ async def collect_turn(
     with DisconnectMonitor(exchange, None) as watch:
         try:
             try:
-                async with service.engine.turn(request, ask=ask, left=meter.count_abandoned) as batches:
+                async with service.engine.turn(request, ask=ask, on_left=meter.count_abandoned) as batches:
                     async for events in batches:
                         meter.observe(events)
                         whole.feed(events)

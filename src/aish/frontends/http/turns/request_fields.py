@@ -96,7 +96,7 @@ def read_session(service: Service, exchange: Exchange, caller: Caller, extension
         return ""
     if len(named) > _MAX_SESSION_CHARS or not named.isprintable():
         raise bad_field("session_id", f"must be printable and at most {_MAX_SESSION_CHARS} characters")
-    if service.engine.redacted(named) != named:  # it would be part of every event and could not be removed
+    if service.engine.redact(named) != named:  # it would be part of every event and could not be removed
         raise bad_field("session_id", "looks like a key; name the session otherwise")
     return caller.session(named)
 
@@ -145,7 +145,7 @@ def build_turn_request(
         may_be_new=True,
         context=None if from_store else context,
         tools=_runnable(service, caller, tools) if tools.agreed else tools.ours,
-        guests="" if tools.guests is None else tools.guests.name,
+        dynamic_mcp="" if tools.guests is None else tools.guests.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,

@@ -142,7 +142,9 @@ def _runnable(service: Service, caller: Caller, tools: RequestTools) -> tuple[st
     these tools only, so where nobody else can be asked, tools that need other consent are not shown."""
     if service.consent_for(caller) is not None:
         return tools.ours
-    offered = service.engine.offered(tools.ours, interactive=False, guests=tools.guest_name, owner=caller.owner)
+    offered = service.engine.visible_tools(
+        tools.ours, interactive=False, dynamic_mcp=tools.guest_name, owner=caller.owner
+    )
     free = {spec.name for spec in offered}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
 

@@ -110,7 +110,7 @@ async def route(shell: Shell, rest: str) -> None:
 
 
 async def _explain_route(shell: Shell, text: str) -> None:
-    explained = shell.engine.chooser.explain(text)
+    explained = shell.engine.selector.explain(text)
     shell.output.note(f"{explained.classified.kind}: {'; '.join(explained.classified.reasons)}")
     on = shell.routes_automatically
     found = await shell.engine.router.resolve(explained.preset or ("" if on else shell.request.model))

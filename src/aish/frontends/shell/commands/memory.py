@@ -62,7 +62,7 @@ async def memory(shell: Shell, rest: str) -> None:
 
 
 def _memory(shell: Shell) -> MemoryService:
-    return MemoryService(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redacted)
+    return MemoryService(shell.runtime.store, time.time_ns() // 1_000_000, shell.engine.redact)
 
 
 async def _add(shell: Shell, text: str, kind: FactKind) -> None:
@@ -155,7 +155,7 @@ async def _summarize(shell: Shell) -> None:
         shell.output.note("nothing has been said yet")
         return
     route = await shell.engine.router.resolve(shell.request.model)
-    answer = await shell.engine.aside.ask(
+    answer = await shell.engine.side_calls.ask(
         route,
         text,
         system=_SUMMARIZE,

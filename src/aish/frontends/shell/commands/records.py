@@ -120,7 +120,7 @@ async def trust(shell: Shell, rest: str) -> None:
 
 
 async def redact(shell: Shell, rest: str) -> None:
-    shell.output.note(shell.engine.redacted(rest) if rest else "of what text? :redact TEXT")
+    shell.output.note(shell.engine.redact(rest) if rest else "of what text? :redact TEXT")
 
 
 async def doctor(shell: Shell, rest: str) -> None:

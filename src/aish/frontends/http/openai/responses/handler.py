@@ -33,10 +33,10 @@ class CurrentOwners:
 
     @property
     def me(self) -> str:
-        return self._service.engine.owners.me
+        return self._service.engine.liveness.me
 
     def is_alive(self, owner: str) -> bool:
-        return self._service.engine.owners.is_alive(owner)
+        return self._service.engine.liveness.is_alive(owner)
 
 
 _MAX_EVENTS = 1_000_000_000
@@ -171,7 +171,7 @@ async def count_input(service: Service, plan: ResponsePlan) -> int:
     route = await engine.router.resolve(request.model)
     messages = (*(request.context or ()), *request.input)
     offered = (
-        engine.offered(request.tools, interactive=False, guests=request.guests, owner=request.owner)
+        engine.visible_tools(request.tools, interactive=False, dynamic_mcp=request.dynamic_mcp, owner=request.owner)
         if request.tools
         else ()
     )

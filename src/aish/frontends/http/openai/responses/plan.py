@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.prompt.result_pairing import open_calls
+from aish.engine.prompt.normalise import open_calls
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.responses.input_items import (
@@ -87,7 +87,7 @@ async def choose_response_tools(
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
         return ResponseTools(tools.ours, tools.clients, functions)
-    offered = partial(service.engine.offered, tools.ours, guests=tools.guest_name, owner=caller.owner)
+    offered = partial(service.engine.visible_tools, tools.ours, dynamic_mcp=tools.guest_name, owner=caller.owner)
     with_consent = {spec.name: spec for spec in offered(interactive=True)}
     without_consent = {spec.name for spec in offered(interactive=False)}
     gated = {name for name in with_consent if name not in without_consent or name == SHELL_TOOL}
@@ -329,7 +329,7 @@ def _base(
         fit=asked.truncation == "auto",
         system=asked.instructions or "",
         tools=chosen.ours,
-        guests=chosen.guests.name if chosen.guests is not None else "",
+        dynamic_mcp=chosen.guests.name if chosen.guests is not None else "",
         client_tools=chosen.clients,
         tool_mode=asked.tool_mode,
         ask_about=chosen.ask_about,

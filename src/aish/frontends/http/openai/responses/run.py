@@ -20,7 +20,7 @@ from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.frontends.http.server.http_errors import HttpProblem, problem_of
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import TraceSummary
-from aish.ports import Listener
+from aish.ports import TextSink
 from aish.types.events import Event, ToolResult, TurnStarted
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import TurnRequest
@@ -129,7 +129,7 @@ class ResponseRun:
             turns=tuple(self.turns) if background else (),
         )
 
-    async def _both(self, first: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
+    async def _both(self, first: TurnRequest, text_sink: TextSink | None) -> AsyncGenerator[Sequence[Event], None]:
         """Yields the events of approved calls, then those of the model, which sees their results."""
         request = self.plan.request
         results: list[Message] = []
@@ -140,12 +140,12 @@ class ResponseRun:
                     yield events
         if request.context is not None:
             request = msgspec.structs.replace(request, context=(*request.context, *results))
-        async with aclosing(self._turn(request, listener)) as batches:
+        async with aclosing(self._turn(request, text_sink)) as batches:
             async for events in batches:
                 yield events
 
-    async def _turn(self, request: TurnRequest, listener: Listener | None) -> AsyncGenerator[Sequence[Event], None]:
-        async with self._engine.turn(request, ask=self._ask, left=self._leave, listener=listener) as batches:
+    async def _turn(self, request: TurnRequest, text_sink: TextSink | None) -> AsyncGenerator[Sequence[Event], None]:
+        async with self._engine.turn(request, ask=self._ask, on_left=self._leave, text_sink=text_sink) as batches:
             async for events in batches:
                 self._note(events)
                 yield events
@@ -172,7 +172,7 @@ class ResponseRun:
 
     def encode_word(self, text: str) -> bytes:
         if self.plan.asked.is_kept:
-            self._transcript.say(text)
+            self._transcript.add_text(text)
         return self.stream.word(text)
 
 

@@ -21,7 +21,7 @@ from aish.frontends.http.openai.responses.encoder import ResponseEncoder
 from aish.frontends.http.openai.responses.objects import EncoderSetup
 from aish.frontends.http.openai.responses.replay import StreamReplay
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
-from aish.ports import Owners, Store
+from aish.ports import ProcessLiveness, Store
 from aish.types.messages import Message
 from aish.types.records import Document
 
@@ -69,7 +69,7 @@ class ResponseStore:
     def __init__(
         self,
         store: Callable[[], Store],
-        owners: Owners,
+        owners: ProcessLiveness,
         keep_days: Callable[[], int],
         redact: Callable[[bytes], bytes],
     ) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.model.selection import Routing
 from aish.errors import (
     ModelNotFound,
@@ -354,7 +354,7 @@ async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_told_to_any_
 async def test_leaving_in_the_middle_of_text_keeps_it_and_records_the_cancellation():
     bench = Bench([TextDelta("half "), TextDelta("said"), 30.0])
     async with bench.engine.turn(bench.request()) as events:
-        async for event in flattened(events):
+        async for event in flatten(events):
             if isinstance(event.body, TextDelta) and event.body.text == "said":
                 break
     (turn,) = await bench.store.list_turns(event.session)
@@ -382,7 +382,7 @@ async def test_cancelling_a_running_tool_stops_it_and_leaves_a_result_for_every_
 
     async def consume():
         async with bench.engine.turn(bench.request()) as events:
-            return [event async for event in flattened(events)]
+            return [event async for event in flatten(events)]
 
     consumer = asyncio.create_task(consume())
     async with asyncio.timeout(10):
@@ -415,7 +415,7 @@ async def test_no_task_is_left_after_a_turn_however_it_ends():
     before = asyncio.all_tasks()
     bench = Bench([call("t__x")], [TextDelta("x"), 30.0], tools=Tools().add("t__x"))
     async with bench.engine.turn(bench.request()) as events:
-        async for event in flattened(events):
+        async for event in flatten(events):
             if isinstance(event.body, StepStarted) and event.step == 2:
                 break
     assert asyncio.all_tasks() == before

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.model.stream_assembly import MAX_CALLS, NAMELESS, Assembler
-from aish.engine.turn.event_factory import Scribe
+from aish.engine.model.stream_assembly import MAX_CALLS, NAMELESS, StepAssembler
+from aish.engine.turn.event_factory import EventFactory
 from aish.types.chunks import CallFragment
 from aish.types.events import ArgumentsDelta, Status, ToolCallReady, ToolCallStarted
 from aish.types.tools import wire_name
@@ -12,7 +12,9 @@ from support.engines import TickingClock, bodies
 
 
 def assemble(*fragments: CallFragment, used: set[str] | None = None):
-    assembler = Assembler(Scribe("s", "t", TickingClock().now_ns), used if used is not None else set(), wire_name)
+    assembler = StepAssembler(
+        EventFactory("s", "t", TickingClock().now_ns), used if used is not None else set(), wire_name
+    )
     events = [event for fragment in fragments for event in assembler.feed([fragment])]
     return assembler, [*events, *assembler.finish()]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.engine.model.lazy_providers import MadeProviders
+from aish.engine.model.lazy_providers import LazyProviders
 from aish.engine.model.router import Router
 from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
@@ -39,7 +39,7 @@ async def test_a_provider_that_nobody_asks_for_is_never_made():
         made.append(name)
         return Kept(name, {"m1": from_steps([[TextDelta(name)]])})
 
-    router = Router(lambda: MadeProviders({name: lambda name=name: make(name) for name in ("a", "b", "c")}))
+    router = Router(lambda: LazyProviders({name: lambda name=name: make(name) for name in ("a", "b", "c")}))
     assert (await router.resolve("b:m1")).name == "b:m1"
     assert (await router.resolve("b:m1")).name == "b:m1"
     assert made == ["b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from aish.engine.turn.repetition import LONG_LOOP_CHARS, LOOP_CHARS, goes_round
+from aish.engine.model.stream_assembly import LOOP_CHARS, WEAK_LOOP_CHARS, is_repetitive
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta, TurnEnd
@@ -13,27 +13,27 @@ from aish.types.requests import StepRequest
 from support.engines import Bench, bodies, finish
 
 
-def test_one_piece_repeated_to_the_letter_goes_round():
-    assert goes_round("Well. " + "The maximum is 22. " * 400)
-    assert goes_round("x" * 10_000)
+def test_one_piece_repeated_to_the_letter_is_repetitive():
+    assert is_repetitive("Well. " + "The maximum is 22. " * 400)
+    assert is_repetitive("x" * 10_000)
 
 
 def test_what_differs_now_and_then_does_not():
     rng = random.Random(1)
-    assert not goes_round("The maximum is 22. " * 20)
-    assert not goes_round(" ".join(f"row {n}: {rng.random()}" for n in range(1000)))
-    assert not goes_round("\n".join(f"| {n} | 0 | 0 | 0 |" for n in range(1000)))
-    assert not goes_round("a" * (LOOP_CHARS - 1))
+    assert not is_repetitive("The maximum is 22. " * 20)
+    assert not is_repetitive(" ".join(f"row {n}: {rng.random()}" for n in range(1000)))
+    assert not is_repetitive("\n".join(f"| {n} | 0 | 0 | 0 |" for n in range(1000)))
+    assert not is_repetitive("a" * (WEAK_LOOP_CHARS - 1))
 
 
-async def test_an_answer_that_goes_round_ends_and_what_was_said_is_kept():
+async def test_an_answer_that_is_repetitive_ends_and_what_was_said_is_kept():
     class Weak(ScriptedProvider):
         async def describe(self, model: str) -> ModelInfo:
             return ModelInfo(self.name, model, 8192, parameters=135_000_000)
 
     endless = [TextDelta("and so on, ")] * 100_000
     weak = Weak("scripted", {"model": lambda request: [*endless, StepFinished(StepEnd.STOP)]})
-    for provider, most in ((weak, LOOP_CHARS), (None, LONG_LOOP_CHARS)):
+    for provider, most in ((weak, WEAK_LOOP_CHARS), (None, LOOP_CHARS)):
         bench = Bench([*endless, StepFinished(StepEnd.STOP)], provider=provider)
         events = await bench.run("go")
         said = sum(len(delta.text) for delta in bodies(events, TextDelta))

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.turn import recorder
-from aish.engine.turn.stream_redaction import count_settled
+from aish.engine.turn.stream_redaction import count_writable
 from aish.errors import ProviderUnavailable
 from aish.safety.redaction.redactor import MARK, Redactor
 from aish.types.chunks import CallFragment
@@ -60,7 +60,7 @@ def together(events: Sequence[Event], kind: type) -> str:
 async def recorded(bench: Bench, *, stream: bool) -> tuple[list[Event], list[Event]]:
     """What was shown, and what was written."""
     async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=stream)) as batches:
-        shown = [event async for event in flattened(batches)]
+        shown = [event async for event in flatten(batches)]
     written = [decode_event(line) for line in (await bench.recorded(shown)).splitlines()]
     assert [event.seq for event in written] == [event.seq for event in shown] == list(range(1, len(shown) + 1))
     assert [type(event.body) for event in written] == [type(event.body) for event in shown]
@@ -146,7 +146,7 @@ async def test_an_answer_that_breaks_off_in_the_middle_of_a_secret_is_written_wh
 async def test_a_turn_that_is_left_in_the_middle_of_a_secret_leaves_all_that_was_said():
     bench = Bench([*map(TextDelta, cut("it is " + KEY, 4)), 30.0])
     async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta) and event.body.text == KEY[-2:]:
                 break
     written = [decode_event(line) for line in (await bench.store.read_events(event.turn)).splitlines()]
@@ -169,7 +169,7 @@ def slowly(pieces: Sequence[str], kind: type = TextDelta) -> list[Any]:
 @SECRET
 @pytest.mark.parametrize("kind", [TextDelta, ReasoningDelta])
 async def test_a_secret_that_takes_its_time_is_not_written(secret, kind, settings, monkeypatch):
-    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_WRITE_INTERVAL_S", 0.002)
     said = f"it is {secret} as you know"
     bench = Bench([*slowly(cut(said, 7), kind), TextDelta("done")], redactor=REDACTOR, settings=settings)
     shown, written = await recorded(bench, stream=True)
@@ -179,7 +179,7 @@ async def test_a_secret_that_takes_its_time_is_not_written(secret, kind, setting
 
 @WRITTEN
 async def test_secrets_in_calls_that_are_made_side_by_side_and_slowly_are_not_written(settings, monkeypatch):
-    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_WRITE_INTERVAL_S", 0.002)
     texts = [json.dumps({"a": KEY}), json.dumps({"b": QUOTED * 3})]
     both = itertools.zip_longest(*(cut(text, 7) for text in texts), fillvalue="")
     pieces = [CallFragment(index, "", "", piece) for pair in both for index, piece in enumerate(pair)]
@@ -193,11 +193,11 @@ async def test_secrets_in_calls_that_are_made_side_by_side_and_slowly_are_not_wr
 
 
 async def test_what_cannot_be_a_secret_is_written_at_once_and_the_rest_when_it_is_known(monkeypatch):
-    monkeypatch.setattr(recorder, "_MOMENT_S", 0.002)
+    monkeypatch.setattr(recorder, "_WRITE_INTERVAL_S", 0.002)
     bench = Bench([TextDelta("the"), TextDelta(" key sk"), 0.2, TextDelta("etch"), 0.2, TextDelta("ed")])
     seen: list[str] = []
     async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta) and event.body.text in ("etch", "ed"):
                 lines = (await bench.store.read_events(event.turn)).splitlines()
                 seen.append(together([decode_event(line) for line in lines], TextDelta))
@@ -229,7 +229,7 @@ async def test_a_thought_that_ends_like_the_beginning_of_a_key_holds_back_no_ans
     words = [f" word{number}" for number in range(40)]
     bench = Bench([ReasoningDelta("they want sk-"), *map(TextDelta, words), 30.0], settings={"write_through": True})
     async with asyncio.timeout(20), bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta) and event.body.text == words[-1]:
                 break
         written = [decode_event(line) for line in (await bench.store.read_events(event.turn)).splitlines()]
@@ -248,7 +248,7 @@ class Counting(Redactor):
 def test_what_seems_to_begin_a_secret_over_and_over_is_looked_at_a_few_times(piece):
     counting = Counting(["hunter22"])
     events = [Event("", "turn_x", number, 0, TextDelta(piece), 1) for number in range(500)]
-    assert count_settled(events, counting) < 500
+    assert count_writable(events, counting) < 500
     assert counting.looks < 5
 
 
@@ -257,7 +257,7 @@ async def test_whoever_reads_one_turn_to_its_end_cuts_no_secret_of_another():
 
     async def said() -> list[Event]:
         async with bench.engine.turn(bench.request(kept=False, stream=True)) as batches:
-            return [event async for event in flattened(batches)]
+            return [event async for event in flatten(batches)]
 
     async def looked() -> None:
         await asyncio.sleep(0.1)
@@ -288,7 +288,7 @@ async def test_what_seems_to_be_a_secret_from_one_event_to_another_leaves_both_r
     bench = Bench([TextDelta(said)])
     request = bench.request("does it begin with -----BEGIN PRIVATE KEY----- there?", kept=False)
     async with bench.engine.turn(request) as batches:
-        shown = [event async for event in flattened(batches)]
+        shown = [event async for event in flatten(batches)]
     written = [decode_event(line) for line in (await bench.recorded(shown)).splitlines()]
     assert [event.seq for event in written] == [event.seq for event in shown]
     assert together(written, TextDelta) == said

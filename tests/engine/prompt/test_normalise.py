@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.prompt.result_pairing import NO_RESULT, open_calls, settle
+from aish.engine.prompt.normalise import NO_RESULT, open_calls, pair_results
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
 
 ids = st.sampled_from(["a", "b", "c"])
@@ -33,7 +33,7 @@ def calls_and_results(conversation: tuple[Message, ...]) -> None:
 
 @given(st.lists(messages, max_size=8))
 def test_every_call_has_one_result_right_after_it(conversation):
-    settled = settle(conversation)
+    settled = pair_results(conversation)
     calls_and_results(settled)
     said = [message for message in conversation if not isinstance(message, ToolMessage)]
     assert [message for message in settled if not isinstance(message, ToolMessage)] == said
@@ -41,15 +41,15 @@ def test_every_call_has_one_result_right_after_it(conversation):
 
 @given(st.lists(messages, max_size=8))
 def test_what_is_in_order_stays_the_very_same(conversation):
-    once = settle(conversation)
-    again = settle(once)
+    once = pair_results(conversation)
+    again = pair_results(once)
     assert all(one is other for one, other in zip(once, again, strict=True))
 
 
 def test_results_that_are_late_or_missing():
     both = AssistantMessage("", (ToolCall("a", "look", "{}"), ToolCall("b", "hear", "{}")))
     late = ToolMessage("b", "", (TextPart("sound"),))
-    assert settle([both, user("well?"), late]) == (
+    assert pair_results([both, user("well?"), late]) == (
         both,
         ToolMessage("a", "look", (TextPart(NO_RESULT),)),
         ToolMessage("b", "hear", (TextPart("sound"),)),

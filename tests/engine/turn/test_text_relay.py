@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.model.selection import Routing
-from aish.engine.turn.repetition import LONG_LOOP_CHARS
+from aish.engine.model.stream_assembly import LOOP_CHARS
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
 from aish.types.events import Event, TextDelta, ToolResult, TurnEnd, TurnFinished, decode_event
@@ -27,20 +27,18 @@ class Ear:
         self._answers = list(answers)
         self.heard: list[str] = []
 
-    def is_ready(self) -> bool:
-        return self._answers[0] if self._answers else True
+    def is_open(self) -> bool:
+        return self._answers.pop(0) if self._answers else True
 
-    def hear(self, text: str) -> bool:
-        is_ready = self._answers.pop(0) if self._answers else True
-        self.heard += [text] * is_ready
-        return is_ready
+    def write(self, text: str) -> None:
+        self.heard.append(text)
 
 
 async def listened(bench: Bench, ear: Ear, **fields: object) -> list[Event]:
     """What came in batches."""
     request = bench.request(**{"stream": True, **fields})
-    async with asyncio.timeout(20), bench.engine.turn(request, listener=ear) as batches:
-        return [event async for event in flattened(batches)]
+    async with asyncio.timeout(20), bench.engine.turn(request, text_sink=ear) as batches:
+        return [event async for event in flatten(batches)]
 
 
 def text_of(events: list[Event]) -> str:
@@ -103,16 +101,16 @@ async def test_the_words_of_a_model_that_stands_in_for_another_are_heard_too():
     assert text_of(came) == WORDS[0] and "".join(ear.heard) == "".join(WORDS[1:])
 
 
-async def test_an_answer_that_goes_round_is_cut_though_nobody_reads_it_by_batches():
+async def test_an_answer_that_is_repetitive_is_cut_though_nobody_reads_it_by_batches():
     ear = Ear()
     came = await listened(Bench([TextDelta("and so on, ")] * 100_000), ear)
     assert finish(came).reason is TurnEnd.LENGTH and "over and over" in finish(came).detail
-    assert LONG_LOOP_CHARS <= len(text_of(came) + "".join(ear.heard)) <= LONG_LOOP_CHARS + 2000
+    assert LOOP_CHARS <= len(text_of(came) + "".join(ear.heard)) <= LOOP_CHARS + 2000
 
 
 async def test_who_cannot_hear_ends_the_turn_and_not_the_engine():
     class Deaf(Ear):
-        def hear(self, text: str) -> bool:
+        def write(self, text: str) -> None:
             raise ZeroDivisionError
 
     bench = Bench([TextDelta(word) for word in WORDS])

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.turn.transcript import record_from_events
 from aish.errors import StoreError
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
@@ -22,7 +22,7 @@ async def kinds(bench: Bench, turn: str) -> list[type]:
 async def test_what_a_model_said_before_it_fell_silent_is_soon_in_the_store(kept):
     bench = Bench([TextDelta("half"), 30.0])
     async with bench.engine.turn(bench.request(kept=kept)) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta):
                 break
         turn = event.turn
@@ -39,7 +39,7 @@ async def _are(bench: Bench, turn: str, wanted: list[type]) -> bool:
 async def test_whoever_asks_for_it_sees_a_turn_under_way_at_once():
     bench = Bench([TextDelta("half"), 30.0])
     async with bench.engine.turn(bench.request(kept=False)) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta):
                 break
         assert await bench.store.find_turn(event.turn) is None
@@ -61,11 +61,11 @@ async def test_many_turns_at_once_are_each_recorded_whole():
 
 async def test_what_was_heard_while_the_store_failed_is_written_once_it_does_not(monkeypatch):
     class Ear:
-        def is_ready(self):
+        def is_open(self):
             return True
 
-        def hear(self, text):
-            return True
+        def write(self, text):
+            pass
 
     def fail(*given):
         tried.set()
@@ -74,7 +74,7 @@ async def test_what_was_heard_while_the_store_failed_is_written_once_it_does_not
     tried = asyncio.Event()
     bench = Bench([TextDelta("one "), TextDelta("two "), 30.0])
     monkeypatch.setattr(bench.store, "append_events", fail)
-    async with bench.engine.turn(bench.request(kept=False, stream=True), listener=Ear()) as batches:
+    async with bench.engine.turn(bench.request(kept=False, stream=True), text_sink=Ear()) as batches:
         first, _ = await anext(batches), await anext(batches)
         waiting = asyncio.ensure_future(anext(batches))  # while the second word is heard
         async with asyncio.timeout(10):

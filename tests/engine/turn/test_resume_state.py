@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.turn.transcript import record_from_events
 from aish.errors import ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
@@ -17,7 +17,7 @@ from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, T
 from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolOutput, ToolSpec
-from support.engines import ANYTHING, Bench, Tools, bodies, call, finish, policy_gate, results, said
+from support.engines import ANYTHING, Bench, FixedLiveness, Tools, bodies, call, finish, policy_gate, results, said
 from support.eventually import eventually
 
 THEIRS = ToolSpec("read", "reads", ANYTHING, Effect.READ, "client")
@@ -175,7 +175,7 @@ async def test_a_turn_that_broke_off_is_gone_on_with_and_its_tools_do_not_run_ag
         await bench.run(**fields)
     else:
         async with bench.engine.turn(bench.request(**fields)) as batches:
-            async for event in flattened(batches):
+            async for event in flatten(batches):
                 if isinstance(event.body, TextDelta):
                     break
     bench.scripted._scripts["model"] = from_steps([[], [TextDelta("whole")]])
@@ -243,10 +243,10 @@ class Processes:
             await slow_to_stop(arguments, context)
         return ToolOutput((TextPart("done"),))
 
-    def named(self, name: str, *steps) -> Bench:
-        bench = Bench(*steps, tools=self.tools, store=self.store)
-        bench.engine._turns._me = name
-        return bench
+    def named(self, name: str, *steps, others_live: bool = False) -> Bench:
+        liveness = AllAlive() if others_live else FixedLiveness()
+        liveness.me = name
+        return Bench(*steps, tools=self.tools, store=self.store, settings={"liveness": liveness})
 
     async def stuck(self, bench: Bench) -> asyncio.Task[Any]:
         """In its last call."""
@@ -324,8 +324,7 @@ async def test_what_takes_too_long_in_another_process_is_read_as_it_stands(proce
 async def test_of_two_attempts_at_once_each_is_known_until_it_ends(processes, monkeypatch):
     monkeypatch.setattr("aish.engine.turn.runner._CLOSING_S", 0.1)
     await processes.stuck(processes.named("host/dead/1", hangs("c1")))
-    other = processes.named("host/1/1", does("c2"), [TextDelta("ok")])
-    other.engine._turns._owners = AllAlive()
+    other = processes.named("host/1/1", does("c2"), [TextDelta("ok")], others_live=True)
     await other.run(**processes.fields)
     last = processes.named("host/1/1", [TextDelta("whole")])
     await last.run(**processes.fields)

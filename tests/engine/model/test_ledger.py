@@ -9,7 +9,7 @@ import pytest
 
 from aish.config.prices import price_table, shipped_prices
 from aish.config.schema.context import PriceConfig
-from aish.engine.engine import flattened
+from aish.engine.engine import flatten
 from aish.engine.model.ledger import Caps, Prices, day_start_ms
 from aish.providers.openai.chunks import read_usage
 from aish.storage.sqlite.store import SqliteStore
@@ -163,7 +163,7 @@ async def test_two_processes_share_the_cap_of_the_day(tmp_path):
 async def test_a_turn_that_is_left_is_paid_for_as_far_as_it_came():
     made = bench([TextDelta("some words "), 60.0, TextDelta("never")], caps=Caps(day=100.0))
     async with made.engine.turn(made.request("hello")) as batches:
-        async for event in flattened(batches):
+        async for event in flatten(batches):
             if isinstance(event.body, TextDelta):
                 break
     spent = await made.store.spent()

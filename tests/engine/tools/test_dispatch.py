@@ -359,7 +359,7 @@ class BrokenGate:
     def __init__(self, behaviour):
         self._behaviour = behaviour
 
-    def offers(self, tool, *, interactive):
+    def is_visible(self, tool, *, interactive):
         return True
 
     async def authorise(self, effect, ask):
