@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 
 from aish.tools.command_index.index import CommandIndex
-from aish.tools.command_index.sources import programs_on
+from aish.tools.command_index.sources import find_programs
 
 QUESTIONS = Path(__file__).parents[1] / "tests" / "data" / "shell_questions.toml"
 
@@ -22,7 +22,7 @@ QUESTIONS = Path(__file__).parents[1] / "tests" / "data" / "shell_questions.toml
 def main() -> None:
     questions = tomllib.loads(QUESTIONS.read_text())["questions"]
     path = os.environ["PATH"]
-    here = programs_on(path)
+    here = find_programs(path)
     with tempfile.TemporaryDirectory() as folder:
         index = CommandIndex(Path(folder) / "commands.db", path)
         began = time.perf_counter()

@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from aish.tools.code.files.source import Source  # noqa: E402
+from aish.tools.code.files.source import SourceText  # noqa: E402
 from aish.tools.code.lsp.positions import TextMap  # noqa: E402
 from aish.tools.code.lsp.server import resident_mb  # noqa: E402
 from aish.tools.code.symbols.grammars import find_grammar  # noqa: E402
@@ -104,7 +104,7 @@ async def direct(tools: Tools, language: str, at: dict[str, Any]) -> Callable[[s
     servers = tools.ide.backends.servers
     async with servers.used(language, servers.find(language)) as session:
         text = (tools.ide.space.root / at["path"]).read_text()
-        source = Source(at["path"], text.encode(), text)
+        source = SourceText(at["path"], text.encode(), text)
         column = source.line(at["line"]).index(at["symbol"])
         position = TextMap(source.lines, session.connection.encoding).position(at["line"] - 1, column)
         where = {"line": position.line, "character": position.character}
@@ -138,7 +138,7 @@ async def edit_to_diagnostics(tools: Tools, root: Path, path: str) -> float:
 
 def bench_outline() -> float:
     text = (ROOT / "src" / "aish" / "engine" / "turn.py").read_text()[:OUTLINE_BYTES]
-    source, language = Source("turn.py", text.encode(), text), find_grammar("python")
+    source, language = SourceText("turn.py", text.encode(), text), find_grammar("python")
     assert language is not None
     took = []
     for _ in range(50):

@@ -19,7 +19,7 @@ from aish.frontends.runtime import ProcessEnvironment
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
-from aish.tools.builtin.shell import Capture, ShellTools
+from aish.tools.builtin.shell import BoundedOutput, ShellTools
 from aish.types.decisions import Answer, Choice, EffectRequest, Question
 from aish.types.live_shell import RunResult
 from support.eventually import eventually
@@ -112,7 +112,7 @@ async def test_a_nul_in_the_line_is_refused(tmp_path):
 @pytest.mark.parametrize("sizes", [[3], [1] * 30, [7, 1, 9, 2], [100]])
 def test_what_is_kept_does_not_depend_on_how_it_arrives(sizes):
     data = bytes(range(65, 91)) * 4
-    whole, pieces = Capture(10, 10), Capture(10, 10)
+    whole, pieces = BoundedOutput(10, 10), BoundedOutput(10, 10)
     whole.add(data)
     position = 0
     while position < len(data):
@@ -199,7 +199,7 @@ async def hiding(tmp_path) -> AsyncIterator[tuple[Bubblewrap, Path]]:
 
 async def test_inside_the_fence_secrets_and_files_of_aish_are_not_there(hiding):
     fence, home = hiding
-    assert fence.holds
+    assert fence.is_active
     command = (
         "cat plain.txt; grep -rs hush . ; cat .ssh/* .netrc store.db .local/share/aish/* ; ls -A .ssh .config/aish"
     )

@@ -336,7 +336,7 @@ class Container:
         return private_paths(self.config, self.process_environment.env)
 
     def _confines(self) -> bool:
-        return self._commands.sandbox.holds
+        return self._commands.sandbox.is_active
 
     def _local_tools(self) -> Registry:
         tools = Registry()

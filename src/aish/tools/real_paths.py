@@ -32,7 +32,7 @@ class RealPaths:
 
     def __call__(self, read: Read) -> Iterator[str]:
         for path in self._matches(read):
-            real = self._as_named(os.path.realpath(path))
+            real = self._with_workspace_name(os.path.realpath(path))
             if real != path:
                 yield real
             elif read.glob:
@@ -47,23 +47,23 @@ class RealPaths:
             if filters and not any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters):
                 continue
             if entry.is_symlink():
-                real = self._as_named(os.path.realpath(entry.path))
+                real = self._with_workspace_name(os.path.realpath(entry.path))
                 if not real.startswith(self._root + "/"):
                     yield real
             elif self._is_secret(entry.path):
                 yield entry.path
 
     def _matches(self, read: Read) -> Sequence[str]:
-        return _expanded(read.path) if read.glob else (read.path,)
+        return _expand_pattern(read.path) if read.glob else (read.path,)
 
-    def _as_named(self, real: str) -> str:
+    def _with_workspace_name(self, real: str) -> str:
         """Keeps the workspace's own name if that is a link."""
         rest = real.removeprefix(self._real_root)
         is_below = rest != real and rest[:1] in ("", "/")
         return self._root + rest if is_below else real
 
 
-def _expanded(pattern: str) -> list[str]:
+def _expand_pattern(pattern: str) -> list[str]:
     """Expands the shell's wildcards folder by folder. Raises TooBig, because circular links match without end."""
     paths, left = [""], _MAX_ENTRIES
     for part in filter(None, widen_brackets(pattern).split("/")):
@@ -72,7 +72,7 @@ def _expanded(pattern: str) -> list[str]:
             continue
         found: list[str] = []
         for folder in paths:
-            names = _names_in(folder or "/", left)
+            names = _list_names(folder or "/", left)
             left -= len(names) + 1
             if left <= 0:
                 raise TooBig("its wildcards match too much to look at")
@@ -83,10 +83,10 @@ def _expanded(pattern: str) -> list[str]:
     return paths
 
 
-def _names_in(folder: str, most: int) -> list[str]:
+def _list_names(folder: str, limit: int) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            return [entry.name for entry in itertools.islice(entries, most)]
+            return [entry.name for entry in itertools.islice(entries, limit)]
     except OSError:
         return []
 

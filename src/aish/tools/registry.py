@@ -35,7 +35,7 @@ class Registry:
     def __init__(self) -> None:
         self._sources: dict[str, Toolset] = {}
         self._offered: _Offered = []
-        self._bound: dict[str, Binding] = {}
+        self._by_name: dict[str, Binding] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         self._hidden: Callable[[str, str], bool] = lambda alias, name: False
         self._visits: WeakValueDictionary[str, Registry] = WeakValueDictionary()
@@ -122,17 +122,17 @@ class Registry:
     def _bindings(self) -> dict[str, Binding]:
         """Rebuilds the map only if a toolset changed its list."""
         offered = [(alias, source, tuple(source.specs())) for alias, source in self._sources.items()]
-        if not _same(offered, self._offered):
+        if not _is_same(offered, self._offered):
             self._offered = offered
-            self._bound = _bind(offered, self._hidden)
-            self._specs = tuple(binding.spec for binding in self._bound.values())
-        return self._bound
+            self._by_name = _bind(offered, self._hidden)
+            self._specs = tuple(binding.spec for binding in self._by_name.values())
+        return self._by_name
 
 
 _Offered = list[tuple[str, Toolset, tuple[ToolSpec, ...]]]
 
 
-def _same(offered: _Offered, before: _Offered) -> bool:
+def _is_same(offered: _Offered, before: _Offered) -> bool:
     return len(offered) == len(before) and all(
         one[1] is other[1] and len(one[2]) == len(other[2]) and all(map(operator.is_, one[2], other[2]))
         for one, other in zip(offered, before, strict=True)
@@ -145,12 +145,12 @@ def _bind(offered: _Offered, hidden: Callable[[str, str], bool]) -> dict[str, Bi
         for spec in specs:
             if hidden(alias, spec.name):
                 continue
-            name = _free_name(alias, spec.name, bindings)
+            name = _unique_name(alias, spec.name, bindings)
             bindings[name] = Binding(msgspec.structs.replace(spec, name=name, source=alias), source, spec.name)
     return bindings
 
 
-def _free_name(alias: str, own_name: str, taken: Iterable[str]) -> str:
+def _unique_name(alias: str, own_name: str, taken: Iterable[str]) -> str:
     name = wire_name(f"{alias}__{own_name}")
     if name not in taken and len(alias) + 2 + len(own_name) <= MAX_NAME_CHARS:
         return name

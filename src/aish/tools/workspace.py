@@ -71,7 +71,7 @@ class Workspace:
         hides: Iterable[Path] = (),
     ) -> None:
         self.root = root.resolve()
-        self._hides = tuple(hidden for path in hides if _touch(hidden := path.resolve(), self.root))
+        self._hides = tuple(hidden for path in hides if _overlap(hidden := path.resolve(), self.root))
         # A root that is given as a link may be named by the link or by its target.
         self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
         self._fd = os.open(self.root, _FOLDER)
@@ -97,16 +97,16 @@ class Workspace:
     def reading(self, name: str) -> Iterator[int]:
         """Opens a regular file below the root for reading in parts; ToolError for anything else."""
         path = self._relative(name)
-        with self._opened(path, _READ, name) as fd:
+        with self._open_checked(path, _READ, name) as fd:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise _refusal(f"{name} is not a regular file")
+                raise _not_allowed(f"{name} is not a regular file")
             if self.withholds(str(path), status):
                 raise HardLinked(f"{name} {_LINKED}; {_LINK_HINT}", status=ResultStatus.NOT_ALLOWED)
             try:
                 yield fd
             except OSError as exc:
-                raise _translated(exc, name) from exc
+                raise _tool_error(exc, name) from exc
 
     def withholds(self, path: str, status: os.stat_result) -> bool:
         """Whether a file is not read because it has a second name, which may be outside.
@@ -122,8 +122,8 @@ class Workspace:
         """Writes the whole file or nothing. Keeps the mode of a replaced file; creates no folders."""
         path = self._relative(name)
         if path.name in ("", "."):
-            raise _refusal(f"{name} is a folder")
-        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
+            raise _not_allowed(f"{name} is a folder")
+        with self._open_checked(path.parent, _FOLDER, name, child=path.name) as folder:
             mode = _replaceable_mode(folder, path.name, name)
             _replace(folder, path.name, content, mode, name)
 
@@ -131,7 +131,7 @@ class Workspace:
         """Whether the name exists, including a broken link. Raises ToolError for a name outside."""
         path = self._relative(name)
         try:
-            with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
+            with self._open_checked(path.parent, _FOLDER, name, child=path.name) as folder:
                 os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return False
@@ -151,16 +151,16 @@ class Workspace:
         """Yields the open folder of a file, which may not exist yet, and the file's name in it."""
         path = self._relative(name)
         if path.name in ("", "."):
-            raise _refusal(f"{name} is a folder")
-        with self._opened(path.parent, _FOLDER, name, child=path.name) as folder:
+            raise _not_allowed(f"{name} is a folder")
+        with self._open_checked(path.parent, _FOLDER, name, child=path.name) as folder:
             try:
                 yield folder, path.name
             except OSError as exc:
-                raise _translated(exc, name) from exc
+                raise _tool_error(exc, name) from exc
 
     def entries(self, name: str = ".") -> list[tuple[str, Kind]]:
         """Returns the entries of a folder, sorted by name. A link is "other", wherever it leads."""
-        with self._opened(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
+        with self._open_checked(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
     def resolved(self, name: str) -> PurePosixPath:
@@ -178,15 +178,15 @@ class Workspace:
         return str(self._relative(name))
 
     def _relative(self, name: str) -> PurePosixPath:
-        refused: BadPath | None = None
+        first_error: BadPath | None = None
         for root in self._names:
             try:
                 return _relative_path(name, root)
             except BadPath as exc:
-                refused = refused or exc
+                first_error = first_error or exc
         if (found := self._find_through_links(name)) is not None:
             return found
-        raise _refusal(str(refused)) from refused
+        raise _not_allowed(str(first_error)) from first_error
 
     def _find_through_links(self, name: str) -> PurePosixPath | None:
         """Resolves an absolute name whose folder leads inside, such as the shell's name of the working directory.
@@ -205,20 +205,20 @@ class Workspace:
         return None
 
     @contextlib.contextmanager
-    def _opened(self, path: PurePosixPath, flags: int, name: str, *, child: str = "") -> Iterator[int]:
+    def _open_checked(self, path: PurePosixPath, flags: int, name: str, *, child: str = "") -> Iterator[int]:
         """`child` is the name of the file in the opened folder."""
         try:
             fd = self._open_beneath(path, flags) if self._kernel_keeps else self._open_stepwise(path, flags)
         except OSError as exc:
-            raise _translated(exc, name) from exc
+            raise _tool_error(exc, name) from exc
         try:
-            if self._hides and self._is_hidden(self._place_of(fd, path) / child):
-                raise _refusal(f"{name} belongs to aish itself and is not opened")
+            if self._hides and self._is_hidden(self._real_path_of(fd, path) / child):
+                raise _not_allowed(f"{name} belongs to aish itself and is not opened")
             yield fd
         finally:
             os.close(fd)
 
-    def _place_of(self, fd: int, path: PurePosixPath) -> Path:
+    def _real_path_of(self, fd: int, path: PurePosixPath) -> Path:
         """Returns the real path of an open file. Without links on the way it is the name."""
         if not self._kernel_keeps:
             return self.root / path
@@ -246,7 +246,7 @@ class Workspace:
             os.close(folder)
 
 
-def _touch(one: Path, other: Path) -> bool:
+def _overlap(one: Path, other: Path) -> bool:
     return one.is_relative_to(other) or other.is_relative_to(one)
 
 
@@ -290,7 +290,7 @@ def _read_all(fd: int, max_bytes: int, name: str) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     if left <= 0:
-        raise _refusal(f"{name} grew past {max_bytes} bytes while it was read")
+        raise _not_allowed(f"{name} grew past {max_bytes} bytes while it was read")
     return b"".join(pieces)
 
 
@@ -301,9 +301,9 @@ def _replaceable_mode(folder: int, file: str, name: str) -> int:
     except FileNotFoundError:
         return 0o644
     if not stat.S_ISREG(status.st_mode):
-        raise _refusal(f"{name} is not a regular file")
+        raise _not_allowed(f"{name} is not a regular file")
     if status.st_nlink > 1:
-        raise _refusal(f"{name} {_LINKED}")
+        raise _not_allowed(f"{name} {_LINKED}")
     return stat.S_IMODE(status.st_mode)
 
 
@@ -324,15 +324,15 @@ def _replace(folder: int, file: str, content: bytes, mode: int, name: str) -> No
                 os.unlink(staged, dir_fd=folder)
             raise
     except OSError as exc:
-        raise _translated(exc, name) from exc
+        raise _tool_error(exc, name) from exc
 
 
-def _translated(exc: OSError, name: str) -> ToolError:
+def _tool_error(exc: OSError, name: str) -> ToolError:
     if exc.errno in (errno.EXDEV, errno.ELOOP):
-        return _refusal(f"{name} leads outside the workspace or through a link that cannot be followed")
+        return _not_allowed(f"{name} leads outside the workspace or through a link that cannot be followed")
     reasons = {errno.ENOENT: "does not exist", errno.EACCES: "may not be opened", errno.ENOTDIR: "is not in a folder"}
     return ToolError(f"{name} {reasons.get(exc.errno or 0, f'cannot be used: {exc.strerror}')}")
 
 
-def _refusal(text: str) -> ToolError:
+def _not_allowed(text: str) -> ToolError:
     return ToolError(text, status=ResultStatus.NOT_ALLOWED)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aish.errors import ConfigError, ToolError
 from aish.safety.redaction.redactor import Redactor
-from aish.tools.builtin.shell import Capture
+from aish.tools.builtin.shell import BoundedOutput
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
@@ -187,7 +187,7 @@ async def test_a_long_result_is_cut_with_a_mark_that_says_how_much_is_gone():
 
 @pytest.mark.parametrize("head", [500, 760, 70])
 async def test_what_a_tool_has_left_out_itself_is_told_where_its_own_mark_is_cut_away(head):
-    capture = Capture(head, 1000 - head)
+    capture = BoundedOutput(head, 1000 - head)
     capture.add(b"x" * 20_000_000)
 
     async def talk(arguments, context):

@@ -9,7 +9,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.tools.code.edits.text_edits import resolve_model_edits
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.files.source import load as read_source
 from aish.tools.workspace import Workspace
 
@@ -19,7 +19,7 @@ async def edited(folder: Path, text: str, **edit: Any) -> str:
     space = Workspace(folder)
     try:
 
-        async def load(path: str) -> Source:
+        async def load(path: str) -> SourceText:
             return read_source(space, path)
 
         source = await load("a.py")

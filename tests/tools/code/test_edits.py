@@ -18,7 +18,7 @@ from aish.tools.workspace import Workspace
 from support.ide_tools import ide_with
 
 
-class Place:
+class Location:
     """A workspace with an applier. `on` runs something of somebody else's before a step of ours."""
 
     def __init__(self, folder):
@@ -51,7 +51,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path):
-    made = Place(tmp_path)
+    made = Location(tmp_path)
     yield made
     made.space.close()
 
@@ -243,7 +243,7 @@ TREES = st.dictionaries(NAMES, st.binary(max_size=40), max_size=5)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=TREES, after=st.dictionaries(NAMES, CONTENTS, min_size=1, max_size=5))
 async def test_any_change_leads_to_what_it_says_and_undoing_leads_back(tmp_path_factory, before, after):
-    place = Place(tmp_path_factory.mktemp("place"))
+    place = Location(tmp_path_factory.mktemp("place"))
     for path, content in before.items():
         (place.root / path).parent.mkdir(parents=True, exist_ok=True)
         (place.root / path).write_bytes(content)

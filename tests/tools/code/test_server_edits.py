@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ToolError
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp.edits import SingleFile, TextEdit, apply_edits, file_edits
 from aish.tools.code.lsp.positions import ENCODINGS, Position, Range, TextMap
 
@@ -15,8 +15,8 @@ TEXT = st.text(st.one_of(st.sampled_from("\na😀é \u2028"), st.characters(blac
 NEW = st.text(st.sampled_from("xyz😀\n"), max_size=5)
 
 
-def source(text: str) -> Source:
-    return Source("a.py", text.encode(), text)
+def source(text: str) -> SourceText:
+    return SourceText("a.py", text.encode(), text)
 
 
 def position(text: str, offset: int, encoding) -> Position | None:
@@ -106,9 +106,9 @@ class Folder:
     def exists(self, uri: str) -> bool:
         return self.path(uri) in self.texts
 
-    def get(self, uri: str) -> Source:
+    def get(self, uri: str) -> SourceText:
         text = self.texts[self.path(uri)]
-        return Source(self.path(uri), text.encode(), text)
+        return SourceText(self.path(uri), text.encode(), text)
 
 
 def step(kind: str, name: str = "", **fields: str) -> dict:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.files.watcher import PollingWatch
 from aish.tools.code.lsp.edits import SingleFile, file_edits
 from support.code_projects import PROJECTS
@@ -182,7 +182,7 @@ async def test_7_a_wrapper_and_the_one_that_does_the_work_both_end(root, tmp_pat
 
 
 def _source(text="def name(): pass\n"):
-    return Source("a.py", text.encode(), text)
+    return SourceText("a.py", text.encode(), text)
 
 
 _RANGE = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 8}}

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aish.errors import ToolError
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.symbols.grammars import find_grammar
 from aish.tools.code.symbols.outline import outline
 from support.ide_tools import field, ide_with, listed
@@ -103,8 +103,8 @@ CASES = {
 }
 
 
-def source(text: str) -> Source:
-    return Source("x", text.encode("utf-8", "surrogatepass"), text)
+def source(text: str) -> SourceText:
+    return SourceText("x", text.encode("utf-8", "surrogatepass"), text)
 
 
 @pytest.mark.parametrize("language", CASES)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aish.tools.command_index.index import CommandIndex
-from aish.tools.command_index.sources import programs_on, table
+from aish.tools.command_index.sources import find_programs, program_table
 
 QUESTIONS: dict[str, list[str]] = tomllib.loads(
     (Path(__file__).parents[2] / "data" / "shell_questions.toml").read_text()
@@ -28,7 +28,7 @@ def folder_with(place: Path, *names: str) -> str:
 
 
 def right(index: CommandIndex, path: str) -> float:
-    here = programs_on(path)
+    here = find_programs(path)
     answerable = {text: set(names) & here for text, names in QUESTIONS.items() if set(names) & here}
     found = [
         bool({hint.program for hint in index.search(text, 5) if hint.here} & names)
@@ -43,7 +43,7 @@ def test_the_right_program_is_among_the_first_five_on_this_machine(tmp_path: Pat
 
 
 def test_the_same_where_every_program_is_and_no_manual(tmp_path: Path) -> None:
-    path = folder_with(tmp_path / "bin", *table().programs)
+    path = folder_with(tmp_path / "bin", *program_table().programs)
     assert right(CommandIndex(tmp_path / "commands.db", path, manuals=()), path) >= BAR
 
 
@@ -52,7 +52,7 @@ def test_a_program_that_is_not_here_says_so_and_what_to_install(tmp_path: Path) 
     index = CommandIndex(tmp_path / "commands.db", path, manuals=())
     for question in QUESTIONS:
         for hint in index.search(question):
-            assert hint.here == (hint.program in programs_on(path))
+            assert hint.here == (hint.program in find_programs(path))
             assert not hint.is_ready or hint.here
     [ping] = [hint for hint in index.search("is this host reachable?") if hint.program == "ping"]
     assert (ping.here, ping.package) == (False, "iputils-ping")

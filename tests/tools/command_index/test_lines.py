@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.command_index.index import CommandIndex
-from aish.tools.command_index.lines import best_of, history_lines, manual_examples, tldr_lines
+from aish.tools.command_index.lines import find_best, history_lines, manual_examples, tldr_lines
 
 PAGE = """# frob
 
@@ -119,8 +119,8 @@ def test_the_history_is_read_only_where_it_is_given(tmp_path: Path) -> None:
 def test_one_word_in_common_is_not_enough_for_a_line_of_the_history(tmp_path: Path) -> None:
     (tmp_path / "history").write_text("docker compose ps\n")
     lines = list(history_lines(tmp_path / "history", {"docker"}, str))
-    assert best_of(iter(lines), ["docker", "sweater"]) is None
-    assert best_of(iter(lines), ["docker", "compose"]) is not None
+    assert find_best(iter(lines), ["docker", "sweater"]) is None
+    assert find_best(iter(lines), ["docker", "compose"]) is not None
 
 
 @given(st.text(max_size=400))

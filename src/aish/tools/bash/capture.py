@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from aish.tools.builtin.shell import HEAD_BYTES, TAIL_BYTES, Capture
+from aish.tools.builtin.shell import HEAD_BYTES, TAIL_BYTES, BoundedOutput
 
 _PRIVATE_MODE = re.compile(rb"\x1b\[\?([0-9;]{1,32})([hl])")
 _UNFINISHED = re.compile(rb"\x1b(?:\[(?:\?[0-9;]{0,32})?)?\Z")
@@ -91,7 +91,7 @@ class OutputCapture:
         self.total_bytes = 0
         self.binary = False
         self._on_text = on_text
-        self._capture = Capture(HEAD_BYTES, TAIL_BYTES)
+        self._capture = BoundedOutput(HEAD_BYTES, TAIL_BYTES)
         self._clean_bytes = 0
         self._line = b""
 

@@ -23,8 +23,8 @@ SandboxMode = Literal["auto", "bwrap", "off"]
 _PROBE_TIMEOUT_S = 5.0
 _TMP = "/tmp"
 # A process that can write to a socket or pipe in these can act outside.
-_DOORS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
-_MAX_DOORS = 1000
+_SOCKET_FOLDERS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
+_MAX_SOCKET_FOLDERS = 1000
 # Folders and files below the home with keys, tokens and sessions.
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
@@ -51,7 +51,7 @@ class Sandbox(Protocol):
         none."""
 
     @property
-    def holds(self) -> bool:
+    def is_active(self) -> bool:
         """Whether commands are known to run inside; False before `probe`."""
 
     async def probe(self) -> bool:
@@ -62,7 +62,7 @@ class Sandbox(Protocol):
 
 
 class NoSandbox:
-    holds = False
+    is_active = False
 
     async def probe(self) -> bool:
         return False
@@ -89,58 +89,58 @@ class Bubblewrap:
         self._works: bool | None = None
 
     @property
-    def holds(self) -> bool:
+    def is_active(self) -> bool:
         """Whether commands are known to run inside; False before it was tried."""
         return self._works is True
 
     async def probe(self) -> bool:
-        return await self._is_there()
+        return await self._is_available()
 
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
-        if await self._is_there():
-            return (*self._fence(cwd), *argv)
+        if await self._is_available():
+            return (*self._bwrap_arguments(cwd), *argv)
         if self._required:
             raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
         return argv
 
     async def describe(self) -> str:
-        if await self._is_there():
+        if await self._is_available():
             network = "with network" if self._network else "no network"
             return f"bubblewrap: {self._workspace} and /tmp writable, the rest read-only, {network}"
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
-    def _fence(self, cwd: Path) -> tuple[str, ...]:
+    def _bwrap_arguments(self, cwd: Path) -> tuple[str, ...]:
         workspace = str(self._workspace)
-        around, others = self._hidden()
+        around, others = self._split_hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
-            *chain.from_iterable(islice(_closed_doors(), _MAX_DOORS)),
-            *_masks(around),
+            *chain.from_iterable(islice(_cover_sockets(), _MAX_SOCKET_FOLDERS)),
+            *_mask_arguments(around),
             *("--bind", workspace, workspace),
-            *_masks(others),
+            *_mask_arguments(others),
             *("--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
             *(() if self._network else ("--unshare-net",)),
             "--",
         )
 
-    def _hidden(self) -> tuple[list[Path], list[Path]]:
+    def _split_hidden(self) -> tuple[list[Path], list[Path]]:
         """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
         others."""
         workspace = self._workspace.resolve()
-        there = [path for path in dict.fromkeys(map(_resolved, self._hides)) if path is not None]
+        there = [path for path in dict.fromkeys(map(_resolve_strictly, self._hides)) if path is not None]
         around = [path for path in there if workspace.is_relative_to(path)]
         others = {path for path in there if path not in around}
         return around, sorted(path for path in others if others.isdisjoint(path.parents))
 
-    async def _is_there(self) -> bool:
+    async def _is_available(self) -> bool:
         """Tried once: kernels and containers may forbid what is installed."""
         if self._works is None:
             self._works = shutil.which("bwrap") is not None and await self._try()
         return self._works
 
     async def _try(self) -> bool:
-        spec = ProcessSpec((*self._fence(self._workspace), "true"), name="bwrap")
+        spec = ProcessSpec((*self._bwrap_arguments(self._workspace), "true"), name="bwrap")
         try:
             done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
         except AishError:
@@ -148,7 +148,7 @@ class Bubblewrap:
         return done.returncode == 0
 
 
-def _closed_doors() -> Iterator[tuple[str, ...]]:
+def _cover_sockets() -> Iterator[tuple[str, ...]]:
     """Covers folders with sockets by an empty folder, and single sockets by an empty file. Links lead nowhere new."""
     with os.scandir(_TMP) as entries:
         for entry in entries:
@@ -156,11 +156,11 @@ def _closed_doors() -> Iterator[tuple[str, ...]]:
                 continue
             if not entry.is_dir():
                 yield "--ro-bind", os.devnull, entry.path
-            elif _DOORS.fullmatch(entry.name):
+            elif _SOCKET_FOLDERS.fullmatch(entry.name):
                 yield "--tmpfs", entry.path
 
 
-def _resolved(path: Path) -> Path | None:
+def _resolve_strictly(path: Path) -> Path | None:
     """Returns the path without links, which cannot be mounted over; None if it does not exist."""
     try:
         return path.resolve(strict=True)
@@ -168,7 +168,7 @@ def _resolved(path: Path) -> Path | None:
         return None
 
 
-def _masks(paths: Iterable[Path]) -> Iterator[str]:
+def _mask_arguments(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))
 

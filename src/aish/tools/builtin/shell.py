@@ -75,7 +75,7 @@ _SPEC = ToolSpec(
 _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
 
 
-class LiveShell(Protocol):
+class CommandShell(Protocol):
     """The user's shell. Commands run in copies of it, except those that the user chose to run in it."""
 
     def model_cwd(self, turn: str) -> str: ...
@@ -100,7 +100,7 @@ class ShellTools:
         shell: str,
         sandbox: Sandbox,
         env: Mapping[str, str],
-        live: Callable[[], LiveShell | None] = lambda: None,
+        live: Callable[[], CommandShell | None] = lambda: None,
         chosen: Callable[[], str] = lambda: "",
     ) -> None:
         self._env = {**env, **QUIET_ENVIRONMENT}
@@ -134,7 +134,7 @@ class ShellTools:
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
         return await self._run(command, timeout_s)
 
-    async def _run_live(self, live: LiveShell, command: str, timeout_s: float, turn: str) -> ToolOutput:
+    async def _run_live(self, live: CommandShell, command: str, timeout_s: float, turn: str) -> ToolOutput:
         before = live.model_cwd(turn)
         try:
             if command == self._chosen():
@@ -143,7 +143,7 @@ class ShellTools:
                 result = await live.run_model(command, timeout_s, turn=turn, wrap=self._sandbox.wrap)
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
-        return _live_output(result, timeout_s, before)
+        return _format_live_result(result, timeout_s, before)
 
     async def _run(self, command: str, timeout_s: float) -> ToolOutput:
         # stderr joins stdout inside the shell, so that the two keep their order.
@@ -157,7 +157,7 @@ class ShellTools:
             close_wait_s=0.2,
             term_wait_s=1.0,
         )
-        capture = Capture()
+        capture = BoundedOutput()
         code: int | None = None
         try:
             async with ChildProcess.start(spec) as child:
@@ -171,10 +171,10 @@ class ShellTools:
                     pass
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
-        return _output(capture, code, timeout_s)
+        return _format_result(capture, code, timeout_s)
 
 
-def _live_output(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
+def _format_live_result(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
     notes = {
         RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
         RunEnd.ASKED: "stopped: it asked for a password, and there is nobody to give one",
@@ -184,13 +184,13 @@ def _live_output(result: RunResult, timeout_s: float, before: str) -> ToolOutput
     note = notes.get(result.end) or (f"exit code {result.status}" if result.status else "")
     moved = f"your working directory is now {result.cwd}" if result.cwd != before else ""
     text = result.output or ("" if note or moved else "[aish] no output, exit code 0")
-    for said in filter(None, (note, moved)):
+    for line in filter(None, (note, moved)):
         separator = "\n" if text and not text.endswith("\n") else ""
-        text += f"{separator}[aish] {said}"
+        text += f"{separator}[aish] {line}"
     return ToolOutput((TextPart(text),), is_error=bool(note))
 
 
-class Capture:
+class BoundedOutput:
     """Keeps the beginning and the end of a stream, in bounded memory."""
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
@@ -222,7 +222,7 @@ class Capture:
         return self._head.decode("utf-8", "replace") + middle + tail.decode("utf-8", "replace")
 
 
-def _output(capture: Capture, code: int | None, timeout_s: float) -> ToolOutput:
+def _format_result(capture: BoundedOutput, code: int | None, timeout_s: float) -> ToolOutput:
     text = capture.text()
     if code is None:
         note = f"[aish] stopped after {timeout_s:g} s"

@@ -11,7 +11,7 @@ T = TypeVar("T", covariant=True)
 U = TypeVar("U")
 
 
-class Status(StrEnum):
+class AnswerStatus(StrEnum):
     FRESH = "fresh"  # about the files as they are now
     STALE = "stale"  # about an older text
     PENDING = "pending"  # not known yet; ask again
@@ -19,17 +19,17 @@ class Status(StrEnum):
     UNSUPPORTED = "unsupported"  # no backend supports this here
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True):
+class CodeAnswer(msgspec.Struct, Generic[T], frozen=True):
     """`note` says why the answer is not fresh, or what the caller can do."""
 
     value: T
     backend: str
-    status: Status = Status.FRESH
+    status: AnswerStatus = AnswerStatus.FRESH
     note: str = ""
 
-    def with_value(self, value: U) -> Answer[U]:
+    def with_value(self, value: U) -> CodeAnswer[U]:
         """Returns another value with the same backend, status and note."""
-        return Answer(value, self.backend, self.status, self.note)
+        return CodeAnswer(value, self.backend, self.status, self.note)
 
 
 class SymbolPosition(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SymbolPosition(msgspec.Struct, frozen=True):
     symbol: str
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class Location(msgspec.Struct, frozen=True, order=True):
     """Lines count from 1. Files `outside` the workspace are not read, so `text` is empty."""
 
     path: str
@@ -62,7 +62,7 @@ class Symbol(msgspec.Struct, frozen=True):
     depth: int = 0
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Diagnostic(msgspec.Struct, frozen=True):
     path: str
     line: int
     severity: str

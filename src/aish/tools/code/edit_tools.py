@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Status
+from aish.tools.code.answer import AnswerStatus, CodeAnswer
 from aish.tools.code.backends.port import CodeBackend, Edits
 from aish.tools.code.backends.selection import Backends
-from aish.tools.code.edits.port import FileEdit, Outcome
+from aish.tools.code.edits.port import EditOutcome, FileEdit
 from aish.tools.code.edits.text_edits import resolve_model_edits
 from aish.tools.code.files.contents import Contents
-from aish.tools.code.files.source import REVISION_CHARS, Source, content_hash
+from aish.tools.code.files.source import REVISION_CHARS, SourceText, content_hash
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.rendering import envelope, format_diff, join_lines
 from aish.tools.code.symbols.names import check_name, find_beside, find_word
@@ -38,7 +38,7 @@ _CHANGING = frozenset({"rename", "edit", "format", "code_action"})
 class ProposedChange(msgspec.Struct, frozen=True):
     """The edits that a call comes to. `first` is the file of the call; `nothing` is the text if there are no edits."""
 
-    answer: Answer[Edits]
+    answer: CodeAnswer[Edits]
     title: str
     first: str = ""
     nothing: str = "nothing changes"
@@ -77,7 +77,7 @@ class EditTools:
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
         if isinstance(plan, str):
             return ""
-        is_known = plan.answer.status is Status.FRESH  # otherwise nothing is shown and nothing is applied
+        is_known = plan.answer.status is AnswerStatus.FRESH  # otherwise nothing is shown and nothing is applied
         edits = sorted(plan.answer.value if is_known else (), key=lambda edit: (edit.path != plan.first, edit.path))
         files = [(edit.path, await self._before(edit), edit.content) for edit in edits]
         self._previews[_key(name, arguments, call)] = _fingerprint(edits)
@@ -145,8 +145,8 @@ class EditTools:
         return ProposedChange(answer, f"rename {spot.symbol} to {new_name}", first=source.path, nothing=nothing)
 
     async def _check_not_taken(
-        self, answer: Answer[Edits], symbol: str, new_name: str, *, merge: bool
-    ) -> Answer[Edits]:
+        self, answer: CodeAnswer[Edits], symbol: str, new_name: str, *, merge: bool
+    ) -> CodeAnswer[Edits]:
         """Raises ToolError if the new name is declared beside the symbol; adds a note if the name occurs elsewhere."""
         note = ""
         for edit in [edit for edit in answer.value if edit.base is not None][:_MAX_TAKEN_CHECKED]:
@@ -180,9 +180,9 @@ class EditTools:
         edits = await resolve_model_edits(self._space, self._contents.load, arguments["edits"])
         if self._format_on_edit:
             edits = [await self._formatted(edit) for edit in edits]
-        return ProposedChange(Answer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
+        return ProposedChange(CodeAnswer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
 
-    async def _list_actions(self, source: Source, line: int, end_line: int) -> str:
+    async def _list_actions(self, source: SourceText, line: int, end_line: int) -> str:
         blocks = []
         for backend in self._action_backends(source.path):
             answer = await backend.fixes(source, line, end_line)
@@ -191,13 +191,13 @@ class EditTools:
             blocks.append(join_lines(head, *(listed or ["nothing is offered here"])))
         return join_lines(*blocks)
 
-    async def _apply_action(self, source: Source, line: int, end_line: int, key: str) -> ProposedChange:
-        unsure: Answer[Edits] | None = None
+    async def _apply_action(self, source: SourceText, line: int, end_line: int, key: str) -> ProposedChange:
+        unsure: CodeAnswer[Edits] | None = None
         for backend in self._action_backends(source.path):
             answer = await backend.fix(source, line, end_line, key)
             if answer.value is not None:
                 return ProposedChange(answer.with_value(answer.value.edits), answer.value.title)
-            if answer.status is Status.PENDING:
+            if answer.status is AnswerStatus.PENDING:
                 unsure = answer.with_value(())
         if unsure is not None:
             return ProposedChange(unsure, f"code action {key}")
@@ -209,7 +209,7 @@ class EditTools:
 
     async def _apply(self, plan: ProposedChange) -> str:
         answer, title = plan.answer, plan.title
-        if answer.status is not Status.FRESH:
+        if answer.status is not AnswerStatus.FRESH:
             return join_lines(envelope(answer), f"nothing was changed: what is known is {answer.status}, not fresh")
         if not answer.value:
             return join_lines(envelope(answer, "files=0"), plan.nothing)
@@ -236,20 +236,20 @@ class EditTools:
             rest,
         )
 
-    def _remember_edited(self, outcome: Outcome) -> None:
+    def _remember_edited(self, outcome: EditOutcome) -> None:
         self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
 
     async def _formatted(self, edit: FileEdit) -> FileEdit:
         """Formats the new content if a formatter accepts it."""
         if edit.content is None:
             return edit
-        source = Source(edit.path, edit.content, edit.content.decode("utf-8"))
+        source = SourceText(edit.path, edit.content, edit.content.decode("utf-8"))
         answer = await self._backends.for_formatting(edit.path).format(source)
-        if answer.status is Status.FRESH and len(answer.value) == 1:
+        if answer.status is AnswerStatus.FRESH and len(answer.value) == 1:
             return FileEdit(edit.path, edit.base, answer.value[0].content)
         return edit
 
-    async def _load(self, arguments: Arguments) -> Source:
+    async def _load(self, arguments: Arguments) -> SourceText:
         return await self._contents.load(str(arguments["path"]))
 
 
@@ -262,7 +262,7 @@ def _key(name: str, arguments: Arguments, call: str) -> bytes:
     return msgspec.json.encode((call, name, arguments), order="deterministic")
 
 
-def _reasons(outcome: Outcome) -> str:
+def _reasons(outcome: EditOutcome) -> str:
     return "; ".join(f"{conflict.path}: {conflict.reason}" for conflict in outcome.conflicts[:5])
 
 

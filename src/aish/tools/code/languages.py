@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from aish.tools.code.lsp.spec import ServerLimits, ServerSpec
+from aish.tools.code.lsp.spec import LanguageServerSpec, ServerLimits
 
 PROJECT_FOLDERS = (".venv/bin", "venv/bin", "node_modules/.bin")
 _INTERPRETERS = (".venv/bin/python", "venv/bin/python")
@@ -153,9 +153,9 @@ def _major_version(manifest: Path) -> int:
 
 def server_spec(
     language: str, found: FoundServer, root: Path, choice: ServerChoice, limits: ServerLimits
-) -> ServerSpec:
+) -> LanguageServerSpec:
     known, server = language_table().language[language], language_table().server[found.server]
-    return ServerSpec(
+    return LanguageServerSpec(
         name=found.server,
         command=found.command,
         root=root,

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Place, Problem, Status, SymbolPosition
+from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Location, SymbolPosition
 from aish.tools.code.backends.selection import Backends
 from aish.tools.code.files.contents import Contents
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.rendering import (
-    Page,
+    ResultPage,
     envelope,
     format_declaration,
+    format_symbol_list,
+    format_symbol_tree,
     group_by_file,
     join_lines,
-    problem_summary,
-    symbol_list,
-    symbol_tree,
+    summarise_diagnostics,
 )
 from aish.types.tools import Arguments
 
@@ -40,15 +40,15 @@ class QueryTools:
     async def outline(self, arguments: Arguments) -> str:
         source = await self._load(arguments)
         answer = await self._backends.outline(source)
-        page = Page(len(answer.value), 0, _OUTLINE_SHOWN)
+        page = ResultPage(len(answer.value), 0, _OUTLINE_SHOWN)
         head = envelope(answer, page, revision=source.revision)
-        return join_lines(head, symbol_tree(answer.value[: page.end]))
+        return join_lines(head, format_symbol_tree(answer.value[: page.end]))
 
     async def symbols(self, arguments: Arguments) -> str:
         offset, limit = _paging(arguments)
         answer = await self._backends.symbols(str(arguments["query"]), _MAX_SYMBOLS)
-        page = Page(len(answer.value), offset, limit, complete=len(answer.value) < _MAX_SYMBOLS)
-        return join_lines(envelope(answer, page), symbol_list(answer.value[page.start : page.end]))
+        page = ResultPage(len(answer.value), offset, limit, complete=len(answer.value) < _MAX_SYMBOLS)
+        return join_lines(envelope(answer, page), format_symbol_list(answer.value[page.start : page.end]))
 
     async def hover(self, arguments: Arguments) -> str:
         source, spot = await self._locate(arguments)
@@ -59,7 +59,7 @@ class QueryTools:
     async def definition(self, arguments: Arguments) -> str:
         source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).definition(source, spot)
-        page = Page(len(answer.value), 0, _DEFINITIONS_SHOWN)
+        page = ResultPage(len(answer.value), 0, _DEFINITIONS_SHOWN)
         shown = [await self._show_location(place) for place in answer.value[: page.end]]
         head = envelope(answer, _actual_line(arguments, spot), page, revision=source.revision)
         return join_lines(head, *(shown or [_empty_text(answer)]))
@@ -68,7 +68,7 @@ class QueryTools:
         source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).references(source, spot)
         offset, limit = _paging(arguments)
-        page = Page(len(answer.value), offset, limit)
+        page = ResultPage(len(answer.value), offset, limit)
         files = f"files={len({place.path for place in answer.value})}"
         head = envelope(answer, _actual_line(arguments, spot), page, files, revision=source.revision)
         none = f"there are no more than {len(answer.value)}" if answer.value else _empty_text(answer)
@@ -92,27 +92,27 @@ class QueryTools:
         try:
             source = await self._contents.load(path)
         except ToolError as exc:
-            answer: Answer[tuple[Problem, ...]] = Answer((), "aish", Status.UNSUPPORTED, exc.message)
-            return join_lines(envelope(answer, f"path={path}"), problem_summary(answer))
+            answer: CodeAnswer[tuple[Diagnostic, ...]] = CodeAnswer((), "aish", AnswerStatus.UNSUPPORTED, exc.message)
+            return join_lines(envelope(answer, f"path={path}"), summarise_diagnostics(answer))
         try:
             found = await self._backends.for_file(path).diagnostics(source, self._diagnostics_wait_s)
         except ToolError as exc:
-            found = Answer((), "aish", Status.PENDING, exc.message)
+            found = CodeAnswer((), "aish", AnswerStatus.PENDING, exc.message)
         answer = found.with_value(tuple(one for one in found.value if one.severity != "hint"))
-        page = Page(len(answer.value), 0, _PROBLEMS_SHOWN)
+        page = ResultPage(len(answer.value), 0, _PROBLEMS_SHOWN)
         shown = answer.with_value(answer.value[: page.end])
-        known = answer.status not in (Status.PENDING, Status.UNSUPPORTED)
+        known = answer.status not in (AnswerStatus.PENDING, AnswerStatus.UNSUPPORTED)
         head = envelope(answer, f"path={path}", page if known else "", revision=source.revision)
-        return join_lines(head, problem_summary(shown))
+        return join_lines(head, summarise_diagnostics(shown))
 
-    async def _load(self, arguments: Arguments) -> Source:
+    async def _load(self, arguments: Arguments) -> SourceText:
         return await self._contents.load(str(arguments["path"]))
 
-    async def _locate(self, arguments: Arguments) -> tuple[Source, SymbolPosition]:
+    async def _locate(self, arguments: Arguments) -> tuple[SourceText, SymbolPosition]:
         source = await self._load(arguments)
         return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
-    async def _show_location(self, place: Place) -> str:
+    async def _show_location(self, place: Location) -> str:
         """Shows a declaration with its code. The syntax tree gives its end if the server returned only the name."""
         if place.outside:
             return f"{place.path}:{place.line} (outside the workspace, not read)"
@@ -123,7 +123,7 @@ class QueryTools:
         end_line = place.end_line if place.end_line > place.line else await self._end_line(source, place.line)
         return f"{place.path}:{place.line}\n{format_declaration(source, place.line, end_line)}"
 
-    async def _end_line(self, source: Source, line: int) -> int:
+    async def _end_line(self, source: SourceText, line: int) -> int:
         symbols = (await self._backends.outline(source)).value
         return max((symbol.end_line for symbol in symbols if symbol.line == line), default=line)
 
@@ -137,5 +137,5 @@ def _actual_line(arguments: Arguments, spot: SymbolPosition) -> str:
     return "" if arguments.get("line") == spot.line else f"line={spot.line}"
 
 
-def _empty_text(answer: Answer[object]) -> str:
-    return "not known yet" if answer.status is Status.PENDING else "nothing found"
+def _empty_text(answer: CodeAnswer[object]) -> str:
+    return "not known yet" if answer.status is AnswerStatus.PENDING else "nothing found"

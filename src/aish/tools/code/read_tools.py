@@ -6,11 +6,11 @@ import asyncio
 import threading
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Status
+from aish.tools.code.answer import AnswerStatus, CodeAnswer
 from aish.tools.code.files.contents import Contents
-from aish.tools.code.files.large_files import Part, read_part
-from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode, is_binary
-from aish.tools.code.rendering import Page, envelope, format_line_start, group_by_file, join_lines, number_lines
+from aish.tools.code.files.large_files import FilePart, read_part
+from aish.tools.code.files.source import MAX_SOURCE_BYTES, SourceText, decode, is_binary
+from aish.tools.code.rendering import ResultPage, envelope, format_line_start, group_by_file, join_lines, number_lines
 from aish.tools.code.search.search import Query, search
 from aish.tools.workspace import TooLong, Workspace
 from aish.types.tools import Arguments, ResultStatus
@@ -53,10 +53,10 @@ async def _read_large(space: Workspace, path: str, arguments: Arguments, too_lon
     return _format_part(path, part, end)
 
 
-def _format_part(path: str, part: Part, end: int | None) -> str:
+def _format_part(path: str, part: FilePart, end: int | None) -> str:
     if part.is_binary:
-        return envelope(Answer(None, "aish", Status.UNSUPPORTED, _binary_note(part.size)), "total=0")
-    source = Source(path, b"", part.text)
+        return envelope(CodeAnswer(None, "aish", AnswerStatus.UNSUPPORTED, _binary_note(part.size)), "total=0")
+    source = SourceText(path, b"", part.text)
     there = part.start + len(source.lines) - 1
     wanted = min(end or part.total, part.total) if part.counted else end
     if part.is_cut:
@@ -72,7 +72,7 @@ def _format_part(path: str, part: Part, end: int | None) -> str:
         note += f"; it has more than {part.total} lines, the rest was not counted"
     if not part.is_utf8:
         note += "; it is not UTF-8, and shown with replacement marks"
-    answer = Answer(None, "aish", Status.FRESH if part.is_utf8 else Status.PARTIAL, note)
+    answer = CodeAnswer(None, "aish", AnswerStatus.FRESH if part.is_utf8 else AnswerStatus.PARTIAL, note)
     return join_lines(envelope(answer, f"lines={part.start}-{last} {total} {more}"), shown)
 
 
@@ -80,14 +80,16 @@ def _binary_note(size: int) -> str:
     return f"a binary file of {size} bytes, which is not shown"
 
 
-def _decode_leniently(path: str, data: bytes) -> tuple[Source, Answer[None]]:
+def _decode_leniently(path: str, data: bytes) -> tuple[SourceText, CodeAnswer[None]]:
     if is_binary(data):
-        return Source(path, data, ""), Answer(None, "aish", Status.UNSUPPORTED, _binary_note(len(data)))
+        return SourceText(path, data, ""), CodeAnswer(None, "aish", AnswerStatus.UNSUPPORTED, _binary_note(len(data)))
     try:
         source = decode(path, data)
     except ToolError as exc:
-        return Source(path, data, data.decode("utf-8", "replace")), Answer(None, "aish", Status.PARTIAL, exc.message)
-    return source, Answer(None, "aish", note="" if data else "the file is empty")
+        return SourceText(path, data, data.decode("utf-8", "replace")), CodeAnswer(
+            None, "aish", AnswerStatus.PARTIAL, exc.message
+        )
+    return source, CodeAnswer(None, "aish", note="" if data else "the file is empty")
 
 
 async def search_files(space: Workspace, arguments: Arguments, *, search_path: str) -> str:
@@ -100,7 +102,7 @@ async def search_files(space: Workspace, arguments: Arguments, *, search_path: s
     )
     found = await search(space, query, search_path=search_path)
     limit, offset = int(arguments.get("limit", _SEARCH_SHOWN)), int(arguments.get("offset", 0))
-    page = Page(len(found.places), offset, limit, complete=found.complete)
+    page = ResultPage(len(found.places), offset, limit, complete=found.complete)
     is_all = found.complete and not found.note
-    answer = Answer(None, found.by, Status.FRESH if is_all else Status.PARTIAL, found.note)
+    answer = CodeAnswer(None, found.by, AnswerStatus.FRESH if is_all else AnswerStatus.PARTIAL, found.note)
     return join_lines(envelope(answer, page), group_by_file(found.places[page.start : page.end]))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from aish.tools.code.answer import Answer, Place, Problem, Status, Symbol
-from aish.tools.code.files.source import Source, is_binary, split_lines
+from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Location, Symbol
+from aish.tools.code.files.source import SourceText, is_binary, split_lines
 
 MAX_READ_LINES = 400
 MAX_READ_CHARS = 14_000  # below the limit of a tool result, so that the model sees our own truncation mark
@@ -18,7 +18,7 @@ _MESSAGE_CHARS = 400
 _DECLARED_CHARS = 120
 
 
-class Page:
+class ResultPage:
     """One page of a long list."""
 
     def __init__(self, total: int, offset: int, limit: int, *, complete: bool = True) -> None:
@@ -35,7 +35,7 @@ class Page:
         return f"total={total} shown={self.start + 1}-{self.end} truncated=true{more}"
 
 
-def envelope(answer: Answer[object], *more: object, revision: str = "") -> str:
+def envelope(answer: CodeAnswer[object], *more: object, revision: str = "") -> str:
     """Returns the first line of every result, with the note below it."""
     words = [f"backend={answer.backend}", f"status={answer.status}"]
     if revision:
@@ -48,7 +48,7 @@ def join_lines(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def group_by_file(places: Iterable[Place]) -> str:
+def group_by_file(places: Iterable[Location]) -> str:
     """Lists each file once, with its lines below it."""
     blocks: list[str] = []
     for path, group in groupby(places, key=lambda place: place.path):
@@ -58,13 +58,13 @@ def group_by_file(places: Iterable[Place]) -> str:
     return "\n".join(blocks)
 
 
-def symbol_tree(symbols: Sequence[Symbol]) -> str:
+def format_symbol_tree(symbols: Sequence[Symbol]) -> str:
     return "\n".join(
         f"{'  ' * one.depth}{one.line}-{one.end_line} {one.kind} {_declaration_text(one)}" for one in symbols
     )
 
 
-def symbol_list(symbols: Sequence[Symbol]) -> str:
+def format_symbol_list(symbols: Sequence[Symbol]) -> str:
     return "\n".join(f"{one.path}:{one.line} {one.kind} {one.name}{_container_text(one)}" for one in symbols)
 
 
@@ -78,30 +78,30 @@ def _container_text(symbol: Symbol) -> str:
     return f" in {symbol.container}" if symbol.container else ""
 
 
-def problem_list(problems: Sequence[Problem]) -> str:
+def format_diagnostics(problems: Sequence[Diagnostic]) -> str:
     return "\n".join(_format_problem(one) for one in problems)
 
 
-def _format_problem(one: Problem) -> str:
+def _format_problem(one: Diagnostic) -> str:
     origin = " ".join(part for part in (one.source, one.code) if part)
     message = " ".join(one.message.split())[:_MESSAGE_CHARS]
     return f"{one.path}:{one.line}: {one.severity}: {message}{f' [{origin}]' if origin else ''}"
 
 
-def problem_summary(answer: Answer[tuple[Problem, ...]]) -> str:
+def summarise_diagnostics(answer: CodeAnswer[tuple[Diagnostic, ...]]) -> str:
     """Returns the diagnostics, or a text for an empty list that depends on the status."""
     if answer.value:
-        return problem_list(answer.value)
+        return format_diagnostics(answer.value)
     return {
-        Status.FRESH: "no problems",
-        Status.PENDING: "not known yet: this does not mean that there are none",
-        Status.PARTIAL: "none reported so far: there may be some",
-        Status.STALE: "none in an older text",
-        Status.UNSUPPORTED: "nobody here can tell",
+        AnswerStatus.FRESH: "no problems",
+        AnswerStatus.PENDING: "not known yet: this does not mean that there are none",
+        AnswerStatus.PARTIAL: "none reported so far: there may be some",
+        AnswerStatus.STALE: "none in an older text",
+        AnswerStatus.UNSUPPORTED: "nobody here can tell",
     }[answer.status]
 
 
-def number_lines(source: Source, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
+def number_lines(source: SourceText, start: int, end: int, *, first: int = 1) -> tuple[str, int]:
     """Numbers as many lines as fit; also returns the last one. The first line of the source has the number `first`."""
     lines: list[str] = []
     used, last = 0, start - 1
@@ -125,7 +125,7 @@ def format_line_start(number: int, line: str) -> str:
     return f"{number}\t{line[:LINE_CHARS]}… (more than {len(line)} characters)"
 
 
-def format_declaration(source: Source, line: int, end_line: int) -> str:
+def format_declaration(source: SourceText, line: int, end_line: int) -> str:
     """Shows a declaration, cut if it is long."""
     last = max(line, min(end_line, len(source.lines)))
     shown = min(last, line + BODY_LINES - 1)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from aish.tools.command_index.lines import Line, best_of, history_lines, manual_examples, tldr_lines
-from aish.tools.command_index.sources import manual_pages, programs_on, table, what_for
+from aish.tools.command_index.lines import ExampleLine, find_best, history_lines, manual_examples, tldr_lines
+from aish.tools.command_index.sources import find_programs, manual_pages, program_table, read_purpose
 from aish.types.command_hints import CommandHint
 
 _VERSION = "2"
@@ -72,7 +72,7 @@ class CommandIndex:
         """Adds a line of the user's history, as the last hint or instead of the same program's hint."""
         if self._history is None:
             return hints
-        found = best_of(history_lines(self._history, programs_on(self._path), self._redacted), words)
+        found = find_best(history_lines(self._history, find_programs(self._path), self._redacted), words)
         if found is None:
             return hints
         others = [hint for hint in hints if hint.program != found.program][: limit - 1]
@@ -96,13 +96,13 @@ class CommandIndex:
     def _build(self, stamp: str) -> None:
         """Builds a new file and renames it into place, so that two processes can build at once."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        made = self._file.with_suffix(f".{os.getpid()}")
-        made.unlink(missing_ok=True)
-        known = table().programs
-        here = programs_on(self._path)
+        temporary = self._file.with_suffix(f".{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        known = program_table().programs
+        here = find_programs(self._path)
         about, lines = self._read(here)
         try:
-            with closing(sqlite3.connect(made)) as db:
+            with closing(sqlite3.connect(temporary)) as db:
                 db.execute(f"CREATE VIRTUAL TABLE commands USING fts5 ({_COLUMNS}, tokenize = 'porter')")
                 db.execute("CREATE TABLE stamp (value TEXT)")
                 rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*known, *about})]
@@ -112,16 +112,16 @@ class CommandIndex:
                 db.executemany("INSERT INTO lines VALUES (?, ?, ?, ?)", written)
                 db.execute("INSERT INTO stamp VALUES (?)", (stamp,))
                 db.commit()
-            made.replace(self._file)
+            temporary.replace(self._file)
         finally:
-            made.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
-    def _read(self, here: set[str]) -> tuple[dict[str, str], list[Line]]:
+    def _read(self, here: set[str]) -> tuple[dict[str, str], list[ExampleLine]]:
         """Reads each program's purpose and its example lines."""
         about: dict[str, str] = {}
         lines = list(tldr_lines(here, self._tldr))
         for name, page in manual_pages(here, self._manuals):
-            if line := what_for(page):
+            if line := read_purpose(page):
                 about[name] = line
             lines += manual_examples(name, page)
         return about, lines
@@ -136,18 +136,20 @@ class CommandIndex:
 
 
 def _row(name: str, manual: str, *, here: bool) -> tuple[str, str, str, int]:
-    known = table().programs.get(name)
+    known = program_table().programs.get(name)
     return (name, known.about, known.words, int(here)) if known else (name, manual, "", int(here))
 
 
 def _words(question: str) -> list[str]:
-    words = table()
-    said = [word.strip("._-+") for word in _WORD.findall(question.lower()[:2000])]
-    asked = [
-        word for word in said if word not in words.stop and (len(word) >= _SHORT or word.isdigit() or word == "ip")
+    words = program_table()
+    question_words = [word.strip("._-+") for word in _WORD.findall(question.lower()[:2000])]
+    searched_words = [
+        word
+        for word in question_words
+        if word not in words.stop and (len(word) >= _SHORT or word.isdigit() or word == "ip")
     ]
-    more = [other for word in asked for other in words.synonyms.get(word, ())]
-    return list(dict.fromkeys((*asked, *more)))[:_MAX_WORDS]
+    more = [other for word in searched_words for other in words.synonyms.get(word, ())]
+    return list(dict.fromkeys((*searched_words, *more)))[:_MAX_WORDS]
 
 
 def _with_line(db: sqlite3.Connection, hint: CommandHint, query: str) -> CommandHint:
@@ -162,7 +164,7 @@ def _with_line(db: sqlite3.Connection, hint: CommandHint, query: str) -> Command
 
 
 def _hint(program: str, about: str, *, here: bool) -> CommandHint:
-    known = table().programs.get(program)
+    known = program_table().programs.get(program)
     if known is None:
         return CommandHint(program, about, here=here)
     package = "" if here else known.package or program

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.tools.command_index.sources import plain
+from aish.tools.command_index.sources import strip_markup
 
 _MAX_PAGES = 4_000
 _PAGE_BYTES = 32 * 1024
@@ -43,7 +43,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 _MIN_WORDS = 2  # of the question: a single match may be accidental
 
 
-class Line(msgspec.Struct, frozen=True):
+class ExampleLine(msgspec.Struct, frozen=True):
     """`task` says what it does; `sample` means that names in it are invented, so it must not be run as it is."""
 
     program: str
@@ -62,7 +62,7 @@ def history_file(home: Path, named: str) -> Path:
     return Path(named) if named.startswith("/") else home / ".bash_history"
 
 
-def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[Line]:
+def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[ExampleLine]:
     """Yields lines of downloaded tldr pages about installed programs."""
     left = _MAX_PAGES
     for pages in (folder / name for folder in folders for name in _TLDR_FOLDERS):
@@ -74,23 +74,23 @@ def tldr_lines(programs: set[str], folders: Sequence[Path]) -> Iterator[Line]:
                 for task, line in _TASK.findall(_text(file, _PAGE_BYTES))[:_MAX_OF_PAGE]:
                     words = _PLACE.sub(_to_fill, line)
                     if (program := words.split(" ")[0]) in programs and len(words) <= _LINE_CHARS:
-                        yield Line(program, task, words)
+                        yield ExampleLine(program, task, words)
 
 
-def manual_examples(name: str, page: str) -> Iterator[Line]:
+def manual_examples(name: str, page: str) -> Iterator[ExampleLine]:
     """Yields the examples of a manual page that begin with the program, with the text before each."""
     found = _EXAMPLES.search(page)
     task, left = "", _MAX_OF_PAGE
     for raw in (found[1] if found else "").splitlines():
-        text = _PROMPT.sub("", plain(raw))
+        text = _PROMPT.sub("", strip_markup(raw))
         if text.startswith(f"{name} ") and len(text) <= _LINE_CHARS and left:
             left -= 1
-            yield Line(name, task, text, sample=True)
+            yield ExampleLine(name, task, text, sample=True)
         elif text and not raw.startswith(('.\\"', "'")):
             task = f"{task} {text}"[-_LINE_CHARS:] if task and not task.endswith((".", ":")) else text
 
 
-def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]) -> Iterator[Line]:
+def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]) -> Iterator[ExampleLine]:
     """Yields the latest line first, each once."""
     seen: set[str] = set()
     for raw in reversed(_text(file, _HISTORY_BYTES, from_end=True).splitlines()):
@@ -100,15 +100,15 @@ def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]
             continue
         seen.add(line)
         if program not in _REMOVING and not _SECRET.search(line) and redacted(line) == line and line.isprintable():
-            yield Line(program, "from your history", line)
+            yield ExampleLine(program, "from your history", line)
 
 
-def best_of(lines: Iterator[Line], words: Sequence[str]) -> Line | None:
+def find_best(lines: Iterator[ExampleLine], words: Sequence[str]) -> ExampleLine | None:
     """Returns the line that contains most of the words, the first among equals; None with fewer than two."""
     best, most = None, _MIN_WORDS - 1
     for line in lines:
-        said = _WORD.findall(line.line.lower())
-        hits = sum(any(part.startswith(word[:5]) for part in said) for word in words)
+        line_words = _WORD.findall(line.line.lower())
+        hits = sum(any(part.startswith(word[:5]) for part in line_words) for word in words)
         if hits > most:
             best, most = line, hits
     return best

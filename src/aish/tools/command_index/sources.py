@@ -25,30 +25,30 @@ _MDOC_LINE = re.compile(r"^\.Nd +(.+)$", re.M)
 _ROFF = re.compile(r"\\f[A-Z]|\\[&,/]|^\.[A-Za-z]+ ?|\"", re.M)
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownProgram(msgspec.Struct, frozen=True):
     about: str
     words: str = ""
     example: str = ""
     package: str = ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class ProgramTable(msgspec.Struct, frozen=True):
     """Our own data: programs by name, synonyms of everyday words, and stop words."""
 
-    programs: Mapping[str, Known]
+    programs: Mapping[str, KnownProgram]
     synonyms: Mapping[str, list[str]]
     stop: frozenset[str]
 
 
 @cache
-def table() -> Table:
+def program_table() -> ProgramTable:
     text = resources.files("aish.tools.command_index").joinpath("known.toml").read_text(encoding="utf-8")
     read: dict[str, Any] = tomllib.loads(text)
-    programs = {name: Known(*fields) for name, fields in read["programs"].items()}
-    return Table(programs, read["synonyms"], frozenset(read["stop"].split()))
+    programs = {name: KnownProgram(*fields) for name, fields in read["programs"].items()}
+    return ProgramTable(programs, read["synonyms"], frozenset(read["stop"].split()))
 
 
-def programs_on(path: str) -> set[str]:
+def find_programs(path: str) -> set[str]:
     """Returns the names of all programs on PATH, and bash's builtins."""
     found: set[str] = set(BUILTINS)
     for folder in path.split(os.pathsep):
@@ -82,16 +82,16 @@ def _page(file: Path) -> str:
         return ""
 
 
-def what_for(text: str) -> str:
+def read_purpose(text: str) -> str:
     """Returns the one-line description of a manual page."""
     if described := _MDOC_LINE.search(text):
-        return plain(described[1])
+        return strip_markup(described[1])
     named = _NAME_LINE.search(text)
     _, dash, about = named[1].partition("\\-") if named else ("", "", "")
-    return plain(about if dash else "")
+    return strip_markup(about if dash else "")
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Removes roff markup."""
     for mark, meant in (("\\(aq", "'"), ("\\[aq]", "'"), ("\\(dq", '"'), ("\\[dq]", '"'), ("\\-", "-"), ("\\e", "\\")):
         text = text.replace(mark, meant)

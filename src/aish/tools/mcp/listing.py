@@ -33,7 +33,7 @@ class InvalidItem(Exception):
     """The item is left out; the message says why."""
 
 
-class Page(msgspec.Struct):
+class ListPage(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
     resources: msgspec.Raw = msgspec.Raw(b"[]")
     prompts: msgspec.Raw = msgspec.Raw(b"[]")
@@ -48,7 +48,7 @@ class Page(msgspec.Struct):
             return [] if bytes(raw).strip() in (b"{}", b"null") else None
 
 
-class Listing:
+class ListReader:
     """Collects the items of all pages."""
 
     def __init__(self, kind: str, max_items: int, warn: Warn) -> None:
@@ -59,7 +59,7 @@ class Listing:
         self._cursors: set[str] = set()
         self.full = False
 
-    def next_cursor(self, page: Page) -> str | None:
+    def next_cursor(self, page: ListPage) -> str | None:
         """Returns the next cursor; None at the end, or if the pages repeat or are too many."""
         cursor = page.nextCursor
         if self.full or not isinstance(cursor, str) or not cursor:
@@ -71,7 +71,7 @@ class Listing:
         self._cursors.add(cursor)
         return cursor
 
-    def add_page(self, page: Page, into: dict[str, Item], read: Read[Item]) -> None:
+    def add_page(self, page: ListPage, into: dict[str, Item], read: Read[Item]) -> None:
         items = page.items(self._kind)
         if items is None:
             self._warn(f"the list of {self._kind} is not a list")

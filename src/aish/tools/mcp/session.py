@@ -38,7 +38,7 @@ from aish.tools.mcp.handshake import (
     read_facts,
     supports_stateless,
 )
-from aish.tools.mcp.listing import Item, Listing, Page, Read, read_prompt, read_resource, read_tool
+from aish.tools.mcp.listing import Item, ListPage, ListReader, Read, read_prompt, read_resource, read_tool
 from aish.tools.mcp.text import clean
 from aish.tools.mcp.transport.base import IncomingMessages, Transport
 from aish.tools.mcp.transport.headers import mirror_headers
@@ -142,7 +142,7 @@ class McpSession:
         found: dict[str, Item] = {}
         if self.facts.capabilities and not self.facts.offers(what):
             return found
-        listing = Listing(what, max_items, self._incoming.warn)
+        listing = ListReader(what, max_items, self._incoming.warn)
         deadline_s = _now_s() + self._spec.list_timeout_s
         cursor: str | None = ""
         while cursor is not None:
@@ -154,11 +154,11 @@ class McpSession:
         listing.finish()
         return found
 
-    async def _page(self, what: Listed, cursor: str, deadline_s: float) -> Page | None:
+    async def _page(self, what: Listed, cursor: str, deadline_s: float) -> ListPage | None:
         params = {"cursor": cursor} if cursor else {}
         left_s = max(0.001, deadline_s - _now_s())
         try:
-            return await self._ask("list", f"{what}/list", params, Page, timeout_s=left_s)
+            return await self._ask("list", f"{what}/list", params, ListPage, timeout_s=left_s)
         except McpError as exc:
             if exc.kind is FaultKind.RPC and exc.code == METHOD_NOT_FOUND and not cursor:
                 return None

@@ -15,13 +15,13 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import AishError, ConnectionLost, ProcessError, ToolError, WireError, WireTimeout
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
+from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp_actions import list_actions, perform
 from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.backends.lsp_rename import rename_edits
 from aish.tools.code.backends.port import Edits, FixEdits
 from aish.tools.code.backends.servers import LanguageServers
-from aish.tools.code.files.source import Source, content_hash
+from aish.tools.code.files.source import SourceText, content_hash
 from aish.tools.code.languages import FoundServer
 from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.diagnostics import diagnose
@@ -49,15 +49,15 @@ class LspBackend:
         self._language = language
         self._found = found
 
-    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
+    async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
         async def ask(session: ServerSession) -> str:
             raw = await session.connection.request("textDocument/hover", self._position_params(session, source, spot))
             return decoding.decode_hover(raw)
 
         return await self._answer("textDocument/hover", source, ask, "", quick=True)
 
-    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
-        async def ask(session: ServerSession) -> tuple[Place, ...]:
+    async def definition(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
+        async def ask(session: ServerSession) -> tuple[Location, ...]:
             raw = await session.connection.request(
                 "textDocument/definition", self._position_params(session, source, spot)
             )
@@ -65,15 +65,15 @@ class LspBackend:
 
         return await self._answer("textDocument/definition", source, ask, (), quick=True)
 
-    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
-        async def ask(session: ServerSession) -> tuple[Place, ...]:
+    async def references(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
+        async def ask(session: ServerSession) -> tuple[Location, ...]:
             params = {**self._position_params(session, source, spot), "context": {"includeDeclaration": True}}
             raw = await session.connection.request("textDocument/references", params)
             return self._files(session).places(decoding.decode_locations(raw))
 
         return await self._answer("textDocument/references", source, ask, ())
 
-    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+    async def outline(self, source: SourceText) -> CodeAnswer[tuple[Symbol, ...]]:
         async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request(
                 "textDocument/documentSymbol", self._document_params(session, source)
@@ -82,15 +82,15 @@ class LspBackend:
 
         return await self._answer("textDocument/documentSymbol", source, ask, (), quick=True)
 
-    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+    async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request("workspace/symbol", {"query": query})
             return self._files(session).symbols(decoding.decode_symbols(raw), inside_only=True)
 
         return await self._answer("workspace/symbol", None, ask, ())
 
-    async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
-        async def ask(session: ServerSession) -> Answer[tuple[Problem, ...]]:
+    async def diagnostics(self, source: SourceText, wait_s: float) -> CodeAnswer[tuple[Diagnostic, ...]]:
+        async def ask(session: ServerSession) -> CodeAnswer[tuple[Diagnostic, ...]]:
             documents = session.documents
             with documents.keep_open(source.path):
                 opened = await documents.touch(source)
@@ -104,15 +104,15 @@ class LspBackend:
         try:
             return await self._ask_with_restart(ask)
         except WireTimeout as exc:
-            return Answer((), self.name, Status.PENDING, exc.message)
+            return CodeAnswer((), self.name, AnswerStatus.PENDING, exc.message)
 
-    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
+    async def rename(self, source: SourceText, spot: SymbolPosition, new_name: str) -> CodeAnswer[Edits]:
         async def ask(session: ServerSession) -> Edits:
             return await rename_edits(session, self._files(session), source, spot, new_name)
 
         return self._mark_if_stale(await self._answer("textDocument/rename", source, ask, ()))
 
-    async def format(self, source: Source) -> Answer[Edits]:
+    async def format(self, source: SourceText) -> CodeAnswer[Edits]:
         async def ask(session: ServerSession) -> Edits:
             options = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True, "insertFinalNewline": True}
             params = {**self._document_params(session, source), "options": options}
@@ -122,13 +122,13 @@ class LspBackend:
 
         return await self._answer("textDocument/formatting", source, ask, (), quick=True)
 
-    async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
+    async def fixes(self, source: SourceText, line: int, end_line: int) -> CodeAnswer[tuple[Fix, ...]]:
         async def ask(session: ServerSession) -> tuple[Fix, ...]:
             return tuple(action.fix for action in await list_actions(session, source, line, end_line))
 
         return await self._answer("textDocument/codeAction", source, ask, (), quick=True)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
+    async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         async def ask(session: ServerSession) -> FixEdits | None:
             actions = await list_actions(session, source, line, end_line)
             action = next((action for action in actions if action.fix.key == key), None)
@@ -147,11 +147,11 @@ class LspBackend:
     # Asking the server.
 
     async def _answer(
-        self, method: str, source: Source | None, ask: Question[T], nothing: T, *, quick: bool = False
-    ) -> Answer[T]:
-        async def ask_session(session: ServerSession) -> Answer[T]:
+        self, method: str, source: SourceText | None, ask: Question[T], nothing: T, *, quick: bool = False
+    ) -> CodeAnswer[T]:
+        async def ask_session(session: ServerSession) -> CodeAnswer[T]:
             if not session.connection.can_answer(method):
-                return Answer(nothing, self.name, Status.UNSUPPORTED, f"{self.name} cannot do this")
+                return CodeAnswer(nothing, self.name, AnswerStatus.UNSUPPORTED, f"{self.name} cannot do this")
             if source is None:
                 return await self._ask_until_idle(session, source, ask, quick=quick)
             with session.documents.keep_open(source.path):
@@ -162,13 +162,13 @@ class LspBackend:
             async with asyncio.timeout(_IN_ALL * self._servers.limits.answer_timeout_s):
                 return await self._ask_with_restart(ask_session)
         except WireTimeout as exc:
-            return Answer(nothing, self.name, Status.PENDING, f"{exc.message}; ask again")
+            return CodeAnswer(nothing, self.name, AnswerStatus.PENDING, f"{exc.message}; ask again")
         except TimeoutError:
-            return Answer(nothing, self.name, Status.PENDING, f"{self.name} is not done yet; ask again")
+            return CodeAnswer(nothing, self.name, AnswerStatus.PENDING, f"{self.name} is not done yet; ask again")
 
     async def _ask_until_idle(
-        self, session: ServerSession, source: Source | None, ask: Question[T], *, quick: bool
-    ) -> Answer[T]:
+        self, session: ServerSession, source: SourceText | None, ask: Question[T], *, quick: bool
+    ) -> CodeAnswer[T]:
         """Asks, and asks again if the server was busy while it answered."""
         incoming = session.connection.incoming
         value = await ask(session)
@@ -179,16 +179,16 @@ class LspBackend:
             value = await _repeat_until_stable(session, ask, value)
         if incoming.busy:
             note = f"{self.name} is still at work ({incoming.busy}); ask again later"
-            return Answer(value, self.name, Status.PARTIAL, note)
+            return CodeAnswer(value, self.name, AnswerStatus.PARTIAL, note)
         known = session.documents.find(source.path) if source is not None else None
         if source is not None and known is not None and known.hash != source.hash:
-            return Answer(value, self.name, Status.STALE, f"{source.path} changed meanwhile")
+            return CodeAnswer(value, self.name, AnswerStatus.STALE, f"{source.path} changed meanwhile")
         note = "" if self._servers.sees_everything else _TOO_LARGE
         if not quick and source is not None:
             note = session.connection.spec.incomplete(source.path) or note
         if note:
-            return Answer(value, self.name, Status.PARTIAL, note)
-        return Answer(value, self.name)
+            return CodeAnswer(value, self.name, AnswerStatus.PARTIAL, note)
+        return CodeAnswer(value, self.name)
 
     async def _ask_with_restart(self, ask: Question[T]) -> T:
         """Asks, and asks a new server if the first one died meanwhile."""
@@ -210,7 +210,7 @@ class LspBackend:
         except WireError as exc:
             raise _tool_error(self.name, exc) from exc
 
-    def _mark_if_stale(self, answer: Answer[Edits]) -> Answer[Edits]:
+    def _mark_if_stale(self, answer: CodeAnswer[Edits]) -> CodeAnswer[Edits]:
         """Marks an edit as stale if one of its files has changed since the server was last informed."""
         # Any edit fits an empty file. A TypeScript server creates one itself as the target of moved code.
         edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
@@ -218,14 +218,14 @@ class LspBackend:
         if not changed:
             return answer
         note = f"{min(changed)} changed while {self.name} worked; ask again"
-        return Answer(answer.value, self.name, Status.STALE, note)
+        return CodeAnswer(answer.value, self.name, AnswerStatus.STALE, note)
 
     # Parameters and results of the protocol.
 
-    def _document_params(self, session: ServerSession, source: Source) -> dict[str, object]:
+    def _document_params(self, session: ServerSession, source: SourceText) -> dict[str, object]:
         return {"textDocument": {"uri": session.documents.uri(source.path)}}
 
-    def _position_params(self, session: ServerSession, source: Source, spot: SymbolPosition) -> dict[str, object]:
+    def _position_params(self, session: ServerSession, source: SourceText, spot: SymbolPosition) -> dict[str, object]:
         position = TextMap(source.lines, session.connection.encoding).position(spot.line - 1, spot.column)
         return {**self._document_params(session, source), "position": msgspec.to_builtins(position)}
 
@@ -233,20 +233,22 @@ class LspBackend:
         return ServerFiles(self._servers.space, session.connection.encoding)
 
     def _diagnostics_answer(
-        self, source: Source, problems: Sequence[decoding.WireDiagnostic], *, fresh: bool, is_final: bool
-    ) -> Answer[tuple[Problem, ...]]:
+        self, source: SourceText, problems: Sequence[decoding.WireDiagnostic], *, fresh: bool, is_final: bool
+    ) -> CodeAnswer[tuple[Diagnostic, ...]]:
         found = tuple(
-            Problem(source.path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
+            Diagnostic(source.path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
             for one in problems
         )
         if fresh:
-            return Answer(found, self.name)
+            return CodeAnswer(found, self.name)
         if is_final:
             note = f"{self.name} does not say which text these belong to; there may be more"
-            return Answer(found, self.name, Status.PARTIAL, note)
+            return CodeAnswer(found, self.name, AnswerStatus.PARTIAL, note)
         if found:
-            return Answer(found, self.name, Status.STALE, f"{self.name} has not looked at the present text yet")
-        return Answer(found, self.name, Status.PENDING, f"{self.name} has not answered yet; ask again")
+            return CodeAnswer(
+                found, self.name, AnswerStatus.STALE, f"{self.name} has not looked at the present text yet"
+            )
+        return CodeAnswer(found, self.name, AnswerStatus.PENDING, f"{self.name} has not answered yet; ask again")
 
 
 async def _repeat_until_stable(session: ServerSession, ask: Question[T], value: T) -> T:

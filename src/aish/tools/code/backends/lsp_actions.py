@@ -16,7 +16,7 @@ from aish.errors import ToolError
 from aish.tools.code.answer import Fix
 from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.edits.port import FileEdit
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.diagnostics import diagnose
 from aish.tools.code.lsp.edits import file_edits
@@ -33,7 +33,7 @@ class Action(msgspec.Struct, frozen=True):
     raw: dict[str, Any]
 
 
-async def list_actions(session: ServerSession, source: Source, line: int, end_line: int) -> Sequence[Action]:
+async def list_actions(session: ServerSession, source: SourceText, line: int, end_line: int) -> Sequence[Action]:
     params = {
         "textDocument": {"uri": session.documents.uri(source.path)},
         "range": msgspec.to_builtins(_range(session, source, line, end_line)),
@@ -62,7 +62,7 @@ async def perform(session: ServerSession, files: ServerFiles, action: Action) ->
     return file_edits(edits[0], files, connection.encoding)
 
 
-def _fix_for(source: Source, item: dict[str, Any], seen: Counter[tuple[str, str]]) -> Fix:
+def _fix_for(source: SourceText, item: dict[str, Any], seen: Counter[tuple[str, str]]) -> Fix:
     """Numbers equal offers, so that each has a key of its own. Servers keep their order as long as the text is the
     same."""
     title, kind = str(item.get("title", ""))[:_TITLE_CHARS], str(item.get("kind") or "")
@@ -71,13 +71,13 @@ def _fix_for(source: Source, item: dict[str, Any], seen: Counter[tuple[str, str]
     return Fix(key, title, kind, preferred=item.get("isPreferred") is True)
 
 
-def _range(session: ServerSession, source: Source, line: int, end_line: int) -> Range:
+def _range(session: ServerSession, source: SourceText, line: int, end_line: int) -> Range:
     last = source.line(end_line)
     end = TextMap(source.lines, session.connection.encoding).position(end_line - 1, len(last))
     return Range(Position(line - 1, 0), end)
 
 
-async def _raw_diagnostics(session: ServerSession, source: Source, line: int, end_line: int) -> list[Any]:
+async def _raw_diagnostics(session: ServerSession, source: SourceText, line: int, end_line: int) -> list[Any]:
     """Returns the raw diagnostics in these lines. Most fixes belong to one of them."""
     documents = session.documents
     opened = await documents.sync(source)

@@ -9,8 +9,8 @@ import urllib.parse
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Place, Symbol
-from aish.tools.code.files.source import Source, load
+from aish.tools.code.answer import Location, Symbol
+from aish.tools.code.files.source import SourceText, load
 from aish.tools.code.lsp.decoding import WireLocation, WireSymbol
 from aish.tools.code.lsp.positions import Encoding
 from aish.tools.workspace import Workspace
@@ -26,9 +26,9 @@ class ServerFiles:
         self.encoding = encoding
         self._space = space
         self._paths: dict[str, str | ToolError] = {}
-        self._read: dict[str, Source | None] = {}
+        self._read: dict[str, SourceText | None] = {}
 
-    def get(self, uri: str) -> Source:
+    def get(self, uri: str) -> SourceText:
         """Raises ToolError if it is not a text file in the workspace."""
         return load(self._space, self.path(uri))
 
@@ -51,7 +51,7 @@ class ServerFiles:
         except ToolError as exc:
             return ToolError(f"the server names a file outside the workspace: {exc.message}")
 
-    def find(self, path: str) -> Source | None:
+    def find(self, path: str) -> SourceText | None:
         if path not in self._read:
             try:
                 self._read[path] = load(self._space, path)
@@ -59,7 +59,7 @@ class ServerFiles:
                 self._read[path] = None
         return self._read[path]
 
-    def places(self, found: Sequence[WireLocation], *, whole: bool = False) -> tuple[Place, ...]:
+    def places(self, found: Sequence[WireLocation], *, whole: bool = False) -> tuple[Location, ...]:
         """Returns locations sorted, one for each line. With `whole` they span the full declaration and have no text."""
         made = {self._place(one, whole=whole) for one in found}
         return tuple(sorted(made))
@@ -68,14 +68,14 @@ class ServerFiles:
         made = [self._symbol(one) for one in found]
         return tuple(symbol for symbol in made if not (inside_only and symbol.path.startswith("/")))
 
-    def _place(self, one: WireLocation, *, whole: bool) -> Place:
+    def _place(self, one: WireLocation, *, whole: bool) -> Location:
         line = one.range.start.line + 1
         end_line = (one.whole if whole else one.range).end.line + 1
         try:
             path = self.path(one.uri)
         except ToolError:
-            return Place(_shown(one.uri), line, end_line, outside=True)
-        return Place(path, line, end_line, "" if whole else self._text(path, line))
+            return Location(_shown(one.uri), line, end_line, outside=True)
+        return Location(path, line, end_line, "" if whole else self._text(path, line))
 
     def _symbol(self, one: WireSymbol) -> Symbol:
         line, end_line = one.range.start.line + 1, one.whole.end.line + 1

@@ -16,7 +16,7 @@ from aish.net.jsonrpc import RpcError
 from aish.tools.code.answer import SymbolPosition
 from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.edits.port import FileEdit
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.edits import file_edits
 from aish.tools.code.lsp.positions import Position, Range, TextMap
@@ -28,7 +28,7 @@ _QUOTES = "\"'`"
 
 
 async def rename_edits(
-    session: ServerSession, files: ServerFiles, source: Source, spot: SymbolPosition, new_name: str
+    session: ServerSession, files: ServerFiles, source: SourceText, spot: SymbolPosition, new_name: str
 ) -> tuple[FileEdit, ...]:
     connection = session.connection
     at = TextMap(source.lines, connection.encoding).position(spot.line - 1, spot.column)
@@ -54,8 +54,8 @@ async def _request_rename(session: ServerSession, position: dict[str, Any], new_
 
 
 async def _find_declaration(
-    session: ServerSession, files: ServerFiles, source: Source, position: dict[str, Any], symbol: str
-) -> tuple[Source, dict[str, Any]]:
+    session: ServerSession, files: ServerFiles, source: SourceText, position: dict[str, Any], symbol: str
+) -> tuple[SourceText, dict[str, Any]]:
     """Returns the declaration if it is in the workspace and has the same name; otherwise the given position."""
     connection = session.connection
     if not connection.can_answer("textDocument/definition"):
@@ -67,14 +67,14 @@ async def _find_declaration(
     return source, position
 
 
-def _source_inside(files: ServerFiles, uri: str, symbol: str) -> Source:
+def _source_inside(files: ServerFiles, uri: str, symbol: str) -> SourceText:
     try:
         return files.get(uri)
     except ToolError as exc:
         raise ToolError(f"{symbol} is not this project's to rename: {exc.message}") from exc
 
 
-def _text_at(source: Source, range: Range, files: ServerFiles) -> str:
+def _text_at(source: SourceText, range: Range, files: ServerFiles) -> str:
     start, end = TextMap(source.lines, files.encoding).span(range)
     return source.text[start:end]
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 from aish.errors import BadResponse, ToolError
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
+from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.backends.mcp_tools import Wanted, arguments_for, find_tool
 from aish.tools.code.backends.port import CodeBackend, Edits, FixEdits
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp import decoding
 from aish.tools.code.lsp.edits import file_edits
 from aish.tools.workspace import Workspace
@@ -46,39 +46,39 @@ class McpBackend:
         self._space = space
         self._tree = tree
 
-    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
+    async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
         text = await self._ask("hover", self._wanted(source, spot))
         if text is None:
             return await self._tree.hover(source, spot)
-        return Answer(_hover(text), self.name)
+        return CodeAnswer(_hover(text), self.name)
 
-    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+    async def definition(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
         text = await self._ask("definition", self._wanted(source, spot))
         return await self._tree.definition(source, spot) if text is None else self._places(text, whole=True)
 
-    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+    async def references(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
         text = await self._ask("references", self._wanted(source, spot))
         return await self._tree.references(source, spot) if text is None else self._places(text)
 
-    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+    async def outline(self, source: SourceText) -> CodeAnswer[tuple[Symbol, ...]]:
         text = await self._ask("outline", self._wanted(source))
         if text is None:
             return await self._tree.outline(source)
         raw = msgspec.Raw(text.encode())
-        return Answer(
+        return CodeAnswer(
             self._files().symbols(decoding.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
             self.name,
         )
 
-    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+    async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         text = await self._ask("symbols", Wanted(self._root, query=query))
         if text is None:
             return await self._tree.symbols(query, limit)
-        return Answer(
+        return CodeAnswer(
             self._files().symbols(decoding.decode_symbols(msgspec.Raw(text.encode())), inside_only=True), self.name
         )
 
-    async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
+    async def diagnostics(self, source: SourceText, wait_s: float) -> CodeAnswer[tuple[Diagnostic, ...]]:
         text = await self._ask("diagnostics", self._wanted(source))
         if text is None:
             return await self._tree.diagnostics(source, wait_s)
@@ -87,17 +87,17 @@ class McpBackend:
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
             wired = decoding.decode_diagnostics(found)
-            return Answer(tuple(_problem(source.path, one) for one in wired), self.name)
+            return CodeAnswer(tuple(_problem(source.path, one) for one in wired), self.name)
         listed = [_parse_problem(place) for place in _parse_locations(text)]
         if not listed and text.strip():
-            return Answer((), self.name, Status.PARTIAL, f"the IDE says: {text.strip()[:300]}")
-        return Answer(tuple(listed), self.name)
+            return CodeAnswer((), self.name, AnswerStatus.PARTIAL, f"the IDE says: {text.strip()[:300]}")
+        return CodeAnswer(tuple(listed), self.name)
 
-    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
+    async def rename(self, source: SourceText, spot: SymbolPosition, new_name: str) -> CodeAnswer[Edits]:
         text = await self._ask("rename", self._wanted(source, spot, new_name=new_name))
         return await self._tree.rename(source, spot, new_name) if text is None else self._edits(text)
 
-    async def format(self, source: Source) -> Answer[Edits]:
+    async def format(self, source: SourceText) -> CodeAnswer[Edits]:
         text = await self._ask("format", self._wanted(source))
         if text is None:
             return await self._tree.format(source)
@@ -106,10 +106,10 @@ class McpBackend:
             found = {"changes": {source.path: found}}
         return self._edits(msgspec.json.encode(found).decode() if found is not None else text)
 
-    async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
+    async def fixes(self, source: SourceText, line: int, end_line: int) -> CodeAnswer[tuple[Fix, ...]]:
         return await self._tree.fixes(source, line, end_line)
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
+    async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         return await self._tree.fix(source, line, end_line, key)
 
     async def aclose(self) -> None:
@@ -132,7 +132,7 @@ class McpBackend:
     def _root(self) -> Path:
         return self._space.root
 
-    def _wanted(self, source: Source, spot: SymbolPosition | None = None, *, new_name: str = "") -> Wanted:
+    def _wanted(self, source: SourceText, spot: SymbolPosition | None = None, *, new_name: str = "") -> Wanted:
         return Wanted(self._root, source.path, source, spot, new_name=new_name)
 
     def _files(self) -> ServerFiles:
@@ -149,25 +149,25 @@ class McpBackend:
             raise ToolError(f"{self.name} answered: {text[:500]}", status=ResultStatus.RPC_ERROR)
         return text
 
-    def _places(self, text: str, *, whole: bool = False) -> Answer[tuple[Place, ...]]:
+    def _places(self, text: str, *, whole: bool = False) -> CodeAnswer[tuple[Location, ...]]:
         try:
             found = decoding.decode_locations(msgspec.Raw(text.encode()))
         except BadResponse:
-            return Answer(tuple(sorted(self._relative(place) for place in _parse_locations(text))), self.name)
-        return Answer(self._files().places(found, whole=whole), self.name)
+            return CodeAnswer(tuple(sorted(self._relative(place) for place in _parse_locations(text))), self.name)
+        return CodeAnswer(self._files().places(found, whole=whole), self.name)
 
-    def _relative(self, place: Place) -> Place:
+    def _relative(self, place: Location) -> Location:
         """Makes the path relative. A location outside the workspace is named but not read."""
         try:
             return msgspec.structs.replace(place, path=self._space.relative(place.path))
         except ToolError:
             return msgspec.structs.replace(place, outside=True)
 
-    def _edits(self, text: str) -> Answer[Edits]:
+    def _edits(self, text: str) -> CodeAnswer[Edits]:
         edit = _parse_json(text)
         if not isinstance(edit, dict) or not {"changes", "documentChanges"} & edit.keys():
             raise ToolError(f"{self.name} did not answer with an edit: {text[:300]}")
-        return Answer(file_edits(edit, self._files(), "utf-16"), self.name)
+        return CodeAnswer(file_edits(edit, self._files(), "utf-16"), self.name)
 
 
 def _parse_json(text: str) -> Any:
@@ -184,16 +184,16 @@ def _hover(text: str) -> str:
     )
 
 
-def _parse_locations(text: str) -> list[Place]:
+def _parse_locations(text: str) -> list[Location]:
     found = [_PLACE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
-    return [Place(one["path"], int(one["line"]), int(one["line"]), one["text"].strip()) for one in found if one]
+    return [Location(one["path"], int(one["line"]), int(one["line"]), one["text"].strip()) for one in found if one]
 
 
-def _problem(path: str, one: decoding.WireDiagnostic) -> Problem:
-    return Problem(path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
+def _problem(path: str, one: decoding.WireDiagnostic) -> Diagnostic:
+    return Diagnostic(path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
 
 
-def _parse_problem(place: Place) -> Problem:
+def _parse_problem(place: Location) -> Diagnostic:
     severity = _PROBLEM.match(place.text)
     message = place.text[severity.end() :] if severity else place.text
-    return Problem(place.path, place.line, severity[1].lower() if severity else "error", message)
+    return Diagnostic(place.path, place.line, severity[1].lower() if severity else "error", message)

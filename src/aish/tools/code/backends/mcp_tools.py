@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from aish.tools.code.answer import SymbolPosition
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.ide_tool_names import canonical_name
 from aish.tools.code.lsp.documents import file_uri
 from aish.tools.code.lsp.positions import units_before
@@ -46,7 +46,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     root: Path
     path: str = ""
-    source: Source | None = None
+    source: SourceText | None = None
     spot: SymbolPosition | None = None
     query: str = ""
     new_name: str = ""
@@ -84,7 +84,7 @@ def _value(name: str, schema: object, wanted: Wanted) -> Any:
     return _place(name, schema, spot, wanted.source) if spot else None
 
 
-def _place(name: str, schema: object, spot: SymbolPosition, source: Source | None) -> Any:
+def _place(name: str, schema: object, spot: SymbolPosition, source: SourceText | None) -> Any:
     units = units_before(source.line(spot.line), spot.column, "utf-16") if source else spot.column
     from_zero = isinstance(schema, Mapping) and schema.get("minimum") == 0
     match name:

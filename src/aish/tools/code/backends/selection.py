@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aish.tools.code.answer import Answer, Symbol, SymbolPosition
+from aish.tools.code.answer import CodeAnswer, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp import LspBackend
 from aish.tools.code.backends.port import CodeBackend
 from aish.tools.code.backends.servers import LanguageServers
 from aish.tools.code.backends.tree import TreeBackend
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.languages import ServerChoice, language_table
 from aish.tools.code.lsp.spec import ServerLimits
 from aish.tools.code.symbols.grammars import find_grammar
@@ -38,7 +38,7 @@ class Backends:
         self.servers = LanguageServers(space, choice, limits, max_servers=max_servers)
         self._space = space
         self._find_ide = find_ide
-        self._outlines: dict[tuple[str, str], Answer[tuple[Symbol, ...]]] = {}
+        self._outlines: dict[tuple[str, str], CodeAnswer[tuple[Symbol, ...]]] = {}
 
     def for_file(self, path: str) -> CodeBackend:
         if (ide := self._ide()) is not None:
@@ -61,7 +61,7 @@ class Backends:
             return TreeBackend(self._space, _advice(language, found.server, found.missing))
         return LspBackend(self.servers, language, found)
 
-    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+    async def outline(self, source: SourceText) -> CodeAnswer[tuple[Symbol, ...]]:
         """Uses the syntax tree if there is a grammar: it is fast and needs no server."""
         known = self._outlines.get((source.path, source.hash))
         if known is None:
@@ -73,14 +73,14 @@ class Backends:
                 del self._outlines[next(iter(self._outlines))]
         return known
 
-    async def locate(self, source: Source, line: int | None, symbol: str) -> SymbolPosition:
+    async def locate(self, source: SourceText, line: int | None, symbol: str) -> SymbolPosition:
         """Finds a symbol. Without a line the file's declaration of that name is preferred. Raises ToolError."""
         if line is None:
             declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
             line = next((one.line for one in declared), None)
         return resolve(source, line, symbol)
 
-    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+    async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         ide = self._ide()
         return await (ide or TreeBackend(self._space)).symbols(query, limit)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Answer, Fix, Place, Problem, Status, Symbol, SymbolPosition
+from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.port import Edits, FixEdits
-from aish.tools.code.files.source import Source, load
+from aish.tools.code.files.source import SourceText, load
 from aish.tools.code.languages import language_table
 from aish.tools.code.search.walk import SkippedFiles, walk_files
 from aish.tools.code.symbols.grammars import find_grammar
@@ -41,30 +41,30 @@ class TreeBackend:
         self._space = space
         self._why = why
 
-    async def outline(self, source: Source) -> Answer[tuple[Symbol, ...]]:
+    async def outline(self, source: SourceText) -> CodeAnswer[tuple[Symbol, ...]]:
         language = find_grammar(language_table().grammar_of(source.path) or "?")
         if language is None:
-            return Answer((), NAME, Status.UNSUPPORTED, "there is no grammar for this kind of file here")
+            return CodeAnswer((), NAME, AnswerStatus.UNSUPPORTED, "there is no grammar for this kind of file here")
         if len(source.text) <= _SMALL_CHARS:
-            return Answer(outline(source, language), NAME)
-        return Answer(await asyncio.to_thread(outline, source, language), NAME)
+            return CodeAnswer(outline(source, language), NAME)
+        return CodeAnswer(await asyncio.to_thread(outline, source, language), NAME)
 
-    async def hover(self, source: Source, spot: SymbolPosition) -> Answer[str]:
+    async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
         found = await self.definition(source, spot)
-        return Answer(
+        return CodeAnswer(
             "\n".join(f"{p.path}:{p.line}: {p.text}" for p in found.value[:5]), NAME, found.status, found.note
         )
 
-    async def definition(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+    async def definition(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
         symbols = await self._search(lambda stop: self._declarations(source.path, spot.symbol, stop))
-        places = [Place(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
-        return Answer(tuple(places), NAME, Status.PARTIAL, self._note())
+        places = [Location(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
+        return CodeAnswer(tuple(places), NAME, AnswerStatus.PARTIAL, self._note())
 
-    async def references(self, source: Source, spot: SymbolPosition) -> Answer[tuple[Place, ...]]:
+    async def references(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
         found = await self._search(lambda stop: self._mentions(source.path, spot.symbol, stop))
-        return Answer(tuple(found), NAME, Status.PARTIAL, self._note())
+        return CodeAnswer(tuple(found), NAME, AnswerStatus.PARTIAL, self._note())
 
-    async def symbols(self, query: str, limit: int) -> Answer[tuple[Symbol, ...]]:
+    async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         unread: set[str] = set()
         skipped = SkippedFiles()
         found = await self._search(lambda stop: self._matching(query, limit, stop, unread, skipped))
@@ -73,28 +73,28 @@ class TreeBackend:
         note = str(skipped)
         if unread:
             note = f"there is no grammar for {', '.join(sorted(unread))} here; pip install 'aish-runtime[shell]'"
-        return Answer(tuple(found), NAME, Status.PARTIAL if note else Status.FRESH, note)
+        return CodeAnswer(tuple(found), NAME, AnswerStatus.PARTIAL if note else AnswerStatus.FRESH, note)
 
-    async def diagnostics(self, source: Source, wait_s: float) -> Answer[tuple[Problem, ...]]:
+    async def diagnostics(self, source: SourceText, wait_s: float) -> CodeAnswer[tuple[Diagnostic, ...]]:
         return self._unsupported(())
 
-    async def rename(self, source: Source, spot: SymbolPosition, new_name: str) -> Answer[Edits]:
+    async def rename(self, source: SourceText, spot: SymbolPosition, new_name: str) -> CodeAnswer[Edits]:
         return self._unsupported(())
 
-    async def format(self, source: Source) -> Answer[Edits]:
+    async def format(self, source: SourceText) -> CodeAnswer[Edits]:
         return self._unsupported(())
 
-    async def fixes(self, source: Source, line: int, end_line: int) -> Answer[tuple[Fix, ...]]:
+    async def fixes(self, source: SourceText, line: int, end_line: int) -> CodeAnswer[tuple[Fix, ...]]:
         return self._unsupported(())
 
-    async def fix(self, source: Source, line: int, end_line: int, key: str) -> Answer[FixEdits | None]:
+    async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         return self._unsupported(None)
 
     async def aclose(self) -> None:
         """There is nothing to close."""
 
-    def _unsupported(self, nothing: T) -> Answer[T]:
-        return Answer(nothing, NAME, Status.UNSUPPORTED, self._why or "this needs a language server")
+    def _unsupported(self, nothing: T) -> CodeAnswer[T]:
+        return CodeAnswer(nothing, NAME, AnswerStatus.UNSUPPORTED, self._why or "this needs a language server")
 
     def _note(self) -> str:
         return f"{_BY_NAME}; {self._why}" if self._why else _BY_NAME
@@ -115,12 +115,12 @@ class TreeBackend:
             if language is not None:
                 yield from (one for one in _outline(source, language) if _last_part(one.name) == name)
 
-    def _mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Place]:
+    def _mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Location]:
         word = word_regex(name)
         for source in self._sources(language_table().language_of(path), name, stop):
             for number, line in enumerate(source.lines, 1):
                 if word.search(line):
-                    yield Place(source.path, number, number, line.strip()[:_TEXT_CHARS])
+                    yield Location(source.path, number, number, line.strip()[:_TEXT_CHARS])
 
     def _matching(
         self, query: str, limit: int, stop: threading.Event, unread: set[str], skipped: SkippedFiles
@@ -142,7 +142,7 @@ class TreeBackend:
 
     def _sources(
         self, language: str, holding: str, stop: threading.Event, skipped: SkippedFiles | None = None
-    ) -> Iterator[Source]:
+    ) -> Iterator[SourceText]:
         """Yields files of the language (or all with a known language) that contain the text."""
         read, skipped = 0, skipped or SkippedFiles()
         for path in walk_files(self._space, skipped=skipped):
@@ -173,7 +173,7 @@ def word_regex(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
 
 
-def _outline(source: Source, language: object) -> tuple[Symbol, ...]:
+def _outline(source: SourceText, language: object) -> tuple[Symbol, ...]:
     try:
         return outline(source, language)  # type: ignore[arg-type]  # a grammar
     except ToolError:

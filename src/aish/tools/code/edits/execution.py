@@ -11,7 +11,7 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.edits.placement import FilePlacement
-from aish.tools.code.edits.records import Change, Record
+from aish.tools.code.edits.records import FileChange, Record
 from aish.types.tools import ResultStatus
 
 Step = Callable[[str], None]
@@ -58,7 +58,7 @@ def sync(placement: FilePlacement, record: Record, step: Step) -> None:
         placement.sync(path)
 
 
-def _can_finish(placement: FilePlacement, change: Change) -> bool:
+def _can_finish(placement: FilePlacement, change: FileChange) -> bool:
     found = placement.find_hash(change.path)
     if found == change.new:
         return True
@@ -69,13 +69,13 @@ def _can_finish(placement: FilePlacement, change: Change) -> bool:
     return found != change.old if staged is None else (staged == change.new and found == change.old)
 
 
-def _is_pending(placement: FilePlacement, change: Change) -> bool:
+def _is_pending(placement: FilePlacement, change: FileChange) -> bool:
     if placement.find_hash(change.path) == change.new:
         return False
     return change.new is None or placement.stage_hash(change) is not None
 
 
-def _restore(placement: FilePlacement, change: Change) -> bool:
+def _restore(placement: FilePlacement, change: FileChange) -> bool:
     """Puts back the old content with the same stage name."""
     back = msgspec.structs.replace(change, old=change.new, new=change.old)
     try:

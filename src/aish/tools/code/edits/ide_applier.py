@@ -13,7 +13,7 @@ from typing import Protocol
 
 from aish.errors import ToolError
 from aish.tools.code.edits.placement import FilePlacement
-from aish.tools.code.edits.port import Conflict, FileEdit, Outcome
+from aish.tools.code.edits.port import Conflict, EditOutcome, FileEdit
 from aish.tools.code.edits.preparation import belongs_to_git
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -25,7 +25,7 @@ class IdeFiles(Protocol):
     async def write(self, path: str, content: str) -> None: ...
 
 
-async def apply_in_ide(space: Workspace, ide: IdeFiles, edits: Sequence[FileEdit]) -> Outcome:
+async def apply_in_ide(space: Workspace, ide: IdeFiles, edits: Sequence[FileEdit]) -> EditOutcome:
     """Raises ToolError if the IDE fails after the first write."""
     before: dict[str, str | None] = {}
     texts: dict[str, str] = {}
@@ -42,13 +42,13 @@ async def apply_in_ide(space: Workspace, ide: IdeFiles, edits: Sequence[FileEdit
         if reason:
             conflicts.append(Conflict(edit.path, reason))
     if conflicts:
-        return Outcome(conflicts=tuple(conflicts))
+        return EditOutcome(conflicts=tuple(conflicts))
     return await _write_all(FilePlacement(space), ide, texts, before)
 
 
 async def _write_all(
     placement: FilePlacement, ide: IdeFiles, texts: dict[str, str], before: dict[str, str | None]
-) -> Outcome:
+) -> EditOutcome:
     written: list[str] = []
     for path, text in texts.items():
         what = "was not written"
@@ -67,7 +67,7 @@ async def _write_all(
             await _restore(placement, ide, [*written, path], before)
             raise
         written.append(path)
-    return Outcome(applied=tuple(written))
+    return EditOutcome(applied=tuple(written))
 
 
 def _check_same_folder(placement: FilePlacement, path: str, folder: tuple[int, int] | None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from aish.errors import ToolError
 from aish.tools.code.edits.execution import Step, can_finish, finish, roll_back, sync
 from aish.tools.code.edits.placement import FilePlacement
-from aish.tools.code.edits.port import Conflict, FileEdit, Outcome, UndoableEdit, Undone
+from aish.tools.code.edits.port import Conflict, EditOutcome, FileEdit, UndoableEdit, Undone
 from aish.tools.code.edits.preparation import PreparedChange
 from aish.tools.code.edits.records import Record
 from aish.tools.code.edits.undo_log import UndoLog
@@ -37,7 +37,7 @@ class JournaledApplier:
     async def recover(self) -> str:
         return await asyncio.to_thread(self._recover) if not self._undo_log.is_clear() else ""
 
-    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
+    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> EditOutcome:
         return await asyncio.to_thread(self._apply, edits, title)
 
     async def undo(self, id: str = "") -> Undone:
@@ -53,19 +53,19 @@ class JournaledApplier:
         with self._undo_log.locked():
             return self._recover_locked()
 
-    def _apply(self, edits: Sequence[FileEdit], title: str) -> Outcome:
+    def _apply(self, edits: Sequence[FileEdit], title: str) -> EditOutcome:
         with self._undo_log.locked():
             note = self._recover_locked()
             plan = PreparedChange(self._space, self._placement, edits)
             if plan.conflicts:
-                return Outcome(conflicts=tuple(plan.conflicts), note=note)
+                return EditOutcome(conflicts=tuple(plan.conflicts), note=note)
             if not plan.changes:
-                return Outcome(applied=plan.paths, note=note)
+                return EditOutcome(applied=plan.paths, note=note)
             record = Record(plan.id, title, _now_ms(), tuple(plan.changes), tuple(plan.missing_folders()))
             conflicts = self._execute(record, plan.contents)
         if conflicts:
-            return Outcome(conflicts=conflicts, note=note)
-        return Outcome(applied=plan.paths, undo=record.id, note=note)
+            return EditOutcome(conflicts=conflicts, note=note)
+        return EditOutcome(applied=plan.paths, undo=record.id, note=note)
 
     def _undo(self, id: str) -> Undone:
         with self._undo_log.locked():
@@ -94,7 +94,7 @@ class JournaledApplier:
                 )
                 conflicts = self._execute(back, plan.contents)
         applied = () if conflicts else plan.paths
-        return Undone(record.title, edits, Outcome(applied, conflicts, note=note))
+        return Undone(record.title, edits, EditOutcome(applied, conflicts, note=note))
 
     def _list_undoable(self) -> Sequence[UndoableEdit]:
         with self._undo_log.locked():

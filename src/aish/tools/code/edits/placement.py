@@ -14,7 +14,7 @@ import stat
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.edits.records import Change
+from aish.tools.code.edits.records import FileChange
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import MAX_FILE_BYTES, Workspace
 from aish.types.tools import ResultStatus
@@ -73,14 +73,14 @@ class FilePlacement:
         except ToolError as exc:
             return None if is_gone(exc) else ""
 
-    def stage_hash(self, change: Change) -> str | None:
+    def stage_hash(self, change: FileChange) -> str | None:
         try:
             with self._space.folder_of(change.path) as (folder, _):
                 return _hash(folder, change.stage)
         except ToolError as exc:
             return None if is_gone(exc) else ""
 
-    def stage(self, change: Change, content: bytes) -> None:
+    def stage(self, change: FileChange, content: bytes) -> None:
         """Writes the stage: private until it is complete, then with its final mode."""
         with self._space.folder_of(change.path) as (folder, _):
             fd = os.open(change.stage, _MAKE, 0o600, dir_fd=folder)
@@ -93,7 +93,7 @@ class FilePlacement:
                 os.fchmod(fd, change.mode)
                 os.fsync(fd)
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: FileChange) -> None:
         """Raises ToolError if the file is not the one that the change replaces."""
         with self._space.folder_of(change.path) as (folder, name):
             held = _find(folder, name, change.path)
@@ -106,7 +106,7 @@ class FilePlacement:
             else:
                 os.rename(change.stage, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def discard(self, change: Change) -> None:
+    def discard(self, change: FileChange) -> None:
         """Removes the stage, if there is one."""
         try:
             with self._space.folder_of(change.path) as (folder, _):

@@ -26,7 +26,7 @@ class Conflict(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class EditOutcome(msgspec.Struct, frozen=True):
     """Either all files were changed, or `conflicts` says why none was. `undo` is the id for undoing the change.
 
     `note` says what was done about an earlier, interrupted change.
@@ -43,7 +43,7 @@ class Undone(msgspec.Struct, frozen=True):
 
     title: str
     edits: tuple[FileEdit, ...]
-    outcome: Outcome
+    outcome: EditOutcome
 
 
 class UndoableEdit(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class EditApplier(Protocol):
     async def recover(self) -> str:
         """Finishes or rolls back an interrupted change; says what was done, "" if nothing was."""
 
-    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
+    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> EditOutcome:
         """Applies all edits or none. `title` describes the change in one line."""
 
     async def undo(self, id: str = "") -> Undone:

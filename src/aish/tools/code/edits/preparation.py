@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from aish.errors import ToolError
 from aish.tools.code.edits.placement import FilePlacement, FileState
 from aish.tools.code.edits.port import Conflict, FileEdit
-from aish.tools.code.edits.records import Change
+from aish.tools.code.edits.records import FileChange
 from aish.tools.code.edits.undo_log import MAX_KEPT_BYTES
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
@@ -35,7 +35,7 @@ class PreparedChange:
         self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # ids sort by time
         self.paths = tuple(edit.path for edit in edits)
         self.conflicts: list[Conflict] = []
-        self.changes: list[Change] = []
+        self.changes: list[FileChange] = []
         self.contents: list[bytes | None] = []
         self._space = space
         self._placement = placement
@@ -83,7 +83,7 @@ class PreparedChange:
         stage = f".aish-{self.id}-{len(self.changes)}"
         before = held.content if held else None
         owner = like.owner if like else None
-        self.changes.append(Change(path, held.hash if held else None, new, stage, mode, before, owner))
+        self.changes.append(FileChange(path, held.hash if held else None, new, stage, mode, before, owner))
         self.contents.append(content)
 
     def _find_duplicate(self, path: str, held: FileState | None) -> str:

@@ -7,7 +7,7 @@ import msgspec
 FORMAT = 1
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """The change of one file. `old` and `new` are hashes, None for no file; `before` is the old content.
 
     `stage` is a temporary name in the same folder for the new content. `mode` and `owner` are those of the old file, or
@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True):
     id: str
     title: str
     made_ms: int
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     folders: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     undoes: str = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from aish.errors import ToolError
 from aish.tools.code.edits.port import FileEdit
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
 
@@ -25,7 +25,7 @@ _NEAR_LINES = 3
 
 _Span = tuple[int, int, str]
 _Match = tuple[int, int]  # offset and line
-_Load = Callable[[str], Awaitable[Source]]
+_Load = Callable[[str], Awaitable[SourceText]]
 
 
 async def resolve_model_edits(space: Workspace, load: _Load, edits: Sequence[Mapping[str, Any]]) -> list[FileEdit]:
@@ -48,14 +48,14 @@ async def _file_edit(load: _Load, path: str, edits: Sequence[Mapping[str, Any]])
     return FileEdit(source.path, source.hash, source.encoded(_apply(source, spans)))
 
 
-def _check_revision(source: Source, revision: str) -> None:
+def _check_revision(source: SourceText, revision: str) -> None:
     if len(revision) >= _SHORTEST_REVISION and source.hash.startswith(revision.lower()):
         return
     text = f"{source.path} is at revision {source.revision}, not {revision}: it changed since; read it again"
     raise ToolError(text, status=ResultStatus.FAILED)
 
 
-def _resolve(source: Source, edit: Mapping[str, Any]) -> _Span:
+def _resolve(source: SourceText, edit: Mapping[str, Any]) -> _Span:
     new, old = str(edit["new"]), str(edit.get("old", ""))
     if "start_line" in edit:
         first = int(edit["start_line"])
@@ -71,7 +71,7 @@ def _resolve(source: Source, edit: Mapping[str, Any]) -> _Span:
     return _resolve_near(source, old, new, line if isinstance(line, int) else None)
 
 
-def _resolve_lines(source: Source, start: int, end: int, new: str) -> _Span:
+def _resolve_lines(source: SourceText, start: int, end: int, new: str) -> _Span:
     count = len(source.lines)
     if not 1 <= start <= end <= max(count, 1):
         raise _bad_arguments(f"{source.path} has lines 1 to {count}, not {start} to {end}")
@@ -80,16 +80,16 @@ def _resolve_lines(source: Source, start: int, end: int, new: str) -> _Span:
     # The last line keeps its line end, even if the model left it out.
     if new and not new.endswith("\n") and replaced.endswith(("\n", "\r")):
         new += "\n"
-    return before, before + len(replaced), _with_ends(source, new)
+    return before, before + len(replaced), source.with_line_ends(new)
 
 
-def _resolve_within(source: Source, old: str, new: str, lines: range) -> _Span:
+def _resolve_within(source: SourceText, old: str, new: str, lines: range) -> _Span:
     """Finds the only occurrence in these lines."""
     old, found = _find_all(source, old)
     return _only_match(source, old, new, [place for place in found if place[1] in lines], found)
 
 
-def _resolve_near(source: Source, old: str, new: str, line: int | None) -> _Span:
+def _resolve_near(source: SourceText, old: str, new: str, line: int | None) -> _Span:
     """Finds the only occurrence; of several, the one in that line or the only one near it."""
     old, found = _find_all(source, old)
     if len(found) <= 1 or line is None:
@@ -100,7 +100,7 @@ def _resolve_near(source: Source, old: str, new: str, line: int | None) -> _Span
     )
 
 
-def _only_match(source: Source, old: str, new: str, meant: Sequence[_Match], found: Sequence[_Match]) -> _Span:
+def _only_match(source: SourceText, old: str, new: str, meant: Sequence[_Match], found: Sequence[_Match]) -> _Span:
     if not found:
         raise _bad_arguments(
             f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers"
@@ -114,12 +114,12 @@ def _only_match(source: Source, old: str, new: str, meant: Sequence[_Match], fou
             f"{source.path} holds '{old[:_SHOWN_CHARS]}' {times}, in line {lines}; give more of it, or its `line`"
         )
     start = meant[0][0]
-    return start, start + len(old), _with_ends(source, new)
+    return start, start + len(old), source.with_line_ends(new)
 
 
-def _find_all(source: Source, old: str) -> tuple[str, list[_Match]]:
+def _find_all(source: SourceText, old: str) -> tuple[str, list[_Match]]:
     """Returns all occurrences, and the text with the file's line ends, because models write `\\n`."""
-    old = old if old in source.text else _with_ends(source, old)
+    old = old if old in source.text else source.with_line_ends(old)
     starts = [0, *accumulate(map(len, source.lines))]
     found: list[_Match] = []
     at = source.text.find(old)
@@ -129,7 +129,7 @@ def _find_all(source: Source, old: str) -> tuple[str, list[_Match]]:
     return old, found
 
 
-def _apply(source: Source, spans: Sequence[_Span]) -> str:
+def _apply(source: SourceText, spans: Sequence[_Span]) -> str:
     pieces, at = [], 0
     for start, end, new in spans:
         if start < at:
@@ -137,11 +137,6 @@ def _apply(source: Source, spans: Sequence[_Span]) -> str:
         pieces += [source.text[at:start], new]
         at = end
     return "".join([*pieces, source.text[at:]])
-
-
-def _with_ends(source: Source, text: str) -> str:
-    end = source.line_end
-    return text if end == "\n" else text.replace("\r\n", "\n").replace("\n", end)
 
 
 def _bad_arguments(text: str) -> ToolError:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from aish.tools.code.backends.mcp import McpBackend
 from aish.tools.code.edits.ide_applier import apply_in_ide
-from aish.tools.code.edits.port import EditApplier, FileEdit, Outcome, Undone
-from aish.tools.code.files.source import MAX_SOURCE_BYTES, Source, decode
+from aish.tools.code.edits.port import EditApplier, EditOutcome, FileEdit, Undone
+from aish.tools.code.files.source import MAX_SOURCE_BYTES, SourceText, decode
 from aish.tools.workspace import TooLong, Workspace
 
 # Read directly: for a file this small a thread costs more than the read.
@@ -25,7 +25,7 @@ class Contents:
         self._disk = disk
         self._find_ide = find_ide
 
-    async def load(self, path: str) -> Source:
+    async def load(self, path: str) -> SourceText:
         """Raises ToolError."""
         path = self._space.relative(path)
         return decode(path, await self.read(path))
@@ -46,7 +46,7 @@ class Contents:
         if self._space.exists(path):
             self._space.check_readable(path)
 
-    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> Outcome:
+    async def apply(self, edits: Sequence[FileEdit], *, title: str) -> EditOutcome:
         """Uses the IDE if it has the files, because a change on disk would overwrite its unsaved text."""
         ide = self._find_ide()
         if ide is None or not ide.offers_files():

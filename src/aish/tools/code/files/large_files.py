@@ -32,7 +32,7 @@ class Bounds(msgspec.Struct, frozen=True):
 BOUNDS = Bounds()
 
 
-class Part(msgspec.Struct, frozen=True):
+class FilePart(msgspec.Struct, frozen=True):
     """Whole lines from `start` on; if `is_cut`, the beginning of one line.
 
     `total` counts the scanned lines; `counted` says that this was the whole file. `size` is in bytes.
@@ -50,7 +50,7 @@ class Part(msgspec.Struct, frozen=True):
 
 def read_part(
     space: Workspace, path: str, start: int, end: int | None, stop: threading.Event, bounds: Bounds = BOUNDS
-) -> Part:
+) -> FilePart:
     """Reads from line `start` to at least `end`, as far as there is room. A caller that no longer waits sets `stop`.
 
     Raises ToolError, also if there is no such line.
@@ -65,13 +65,13 @@ def read_part(
                 scan.finish()
                 break
             if left == bounds.scanned_bytes and is_binary(block):
-                return Part("", start, 0, size, is_binary=True)
+                return FilePart("", start, 0, size, is_binary=True)
             left -= len(block)
             scan.feed(block)
     if not scan.has_begun:
         raise _out_of_range(path, scan, start, end)
     text, is_cut, is_utf8 = _decode(scan, start)
-    return Part(text, start, scan.lines, size, scan.is_over, is_cut, is_utf8=is_utf8)
+    return FilePart(text, start, scan.lines, size, scan.is_over, is_cut, is_utf8=is_utf8)
 
 
 class _Scan:

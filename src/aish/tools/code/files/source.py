@@ -24,7 +24,7 @@ def content_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class Source:
+class SourceText:
     """A file as it was when it was read."""
 
     def __init__(self, path: str, data: bytes, text: str) -> None:
@@ -55,6 +55,10 @@ class Source:
         """Returns a line by its number from 1, without its line end; "" if there is none."""
         return self.lines[number - 1].rstrip("\r\n") if 0 < number <= len(self.lines) else ""
 
+    def with_line_ends(self, text: str) -> str:
+        """Returns another text with this file's line ends."""
+        return text if self.line_end == "\n" else text.replace("\r\n", "\n").replace("\n", self.line_end)
+
     def encoded(self, text: str) -> bytes:
         """Encodes another text for this file, with its byte order mark."""
         data = text.encode()
@@ -69,16 +73,16 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_SNIFFED_BYTES]
 
 
-def load(space: Workspace, path: str) -> Source:
+def load(space: Workspace, path: str) -> SourceText:
     """Raises ToolError if the file is not UTF-8 text or is too large."""
     path = space.relative(path)
     return decode(path, space.read(path, max_bytes=MAX_SOURCE_BYTES))
 
 
-def decode(path: str, data: bytes) -> Source:
+def decode(path: str, data: bytes) -> SourceText:
     if is_binary(data):
         raise ToolError(f"{path} is a binary file of {len(data)} bytes")
     try:
-        return Source(path, data, data.removeprefix(BOM).decode("utf-8"))
+        return SourceText(path, data, data.removeprefix(BOM).decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise ToolError(f"{path} is not UTF-8 (byte {exc.start}); it can only be read, with replacement marks") from exc

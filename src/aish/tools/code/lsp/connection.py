@@ -23,7 +23,7 @@ from aish.process.child_peer import ChildReading
 from aish.tools.code.lsp.decoding import decode_as
 from aish.tools.code.lsp.positions import ENCODINGS, Encoding
 from aish.tools.code.lsp.server_messages import ServerMessages
-from aish.tools.code.lsp.spec import ServerSpec
+from aish.tools.code.lsp.spec import LanguageServerSpec
 
 # Only where needed: a dynamic registration may come after our first question.
 _DYNAMIC = {"dynamicRegistration": True}
@@ -126,8 +126,8 @@ class ReceivedData(msgspec.Struct, frozen=True):
     noise: int  # undecodable pieces
 
 
-class Connection:
-    def __init__(self, spec: ServerSpec, child: ChildProcess) -> None:
+class LspConnection:
+    def __init__(self, spec: LanguageServerSpec, child: ChildProcess) -> None:
         self.spec = spec
         self.pid = child.pid
         self.encoding: Encoding = "utf-16"
@@ -148,7 +148,7 @@ class Connection:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, spec: ServerSpec) -> AsyncIterator[Connection]:
+    async def open(cls, spec: LanguageServerSpec) -> AsyncIterator[LspConnection]:
         """Raises SpawnFailed, WireTimeout, RpcError and ProcessExited."""
         async with ChildProcess.start(_process(spec)) as child:
             connection = cls(spec, child)
@@ -240,7 +240,7 @@ class Connection:
             await self._peer.notify("exit", timeout_s=self.spec.limits.close_wait_s)
 
 
-def _process(spec: ServerSpec) -> ProcessSpec:
+def _process(spec: LanguageServerSpec) -> ProcessSpec:
     return ProcessSpec(
         argv=spec.command,
         name=spec.name,

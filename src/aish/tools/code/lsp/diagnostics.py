@@ -16,7 +16,7 @@ import msgspec
 
 from aish.errors import WireTimeout
 from aish.net.jsonrpc_message import integer
-from aish.tools.code.lsp.connection import Connection
+from aish.tools.code.lsp.connection import LspConnection
 from aish.tools.code.lsp.decoding import WireDiagnostic, decode_as, decode_diagnostics
 from aish.tools.code.lsp.documents import Documents, OpenDocument
 from aish.tools.code.lsp.positions import Position, Range
@@ -27,7 +27,7 @@ SETTLE_S = 0.4
 SETTLE_EMPTY_S = 1.2
 
 
-class Report(msgspec.Struct, frozen=True):
+class DiagnosticReport(msgspec.Struct, frozen=True):
     """`fresh`: about exactly the text that was sent. Neither fresh nor `is_final`: the last known diagnostics."""
 
     problems: tuple[WireDiagnostic, ...]
@@ -36,8 +36,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 async def diagnose(
-    connection: Connection, documents: Documents, path: str, opened: OpenDocument, *, timeout_s: float
-) -> Report:
+    connection: LspConnection, documents: Documents, path: str, opened: OpenDocument, *, timeout_s: float
+) -> DiagnosticReport:
     """Never raises WireTimeout: after the deadline the report is not fresh."""
     uri = documents.uri(path)
     try:
@@ -47,7 +47,7 @@ async def diagnose(
             )
     except (TimeoutError, WireTimeout):
         known = connection.incoming.find_pushed(uri)
-        return Report(known.problems if known else ())
+        return DiagnosticReport(known.problems if known else ())
 
 
 def _matching_versions(now: OpenDocument | None, opened: OpenDocument) -> tuple[int, int]:
@@ -57,35 +57,35 @@ def _matching_versions(now: OpenDocument | None, opened: OpenDocument) -> tuple[
 
 
 async def _get_first(
-    connection: Connection, uri: str, versions: Callable[[], tuple[int, int]], opened: OpenDocument, timeout_s: float
-) -> Report:
+    connection: LspConnection, uri: str, versions: Callable[[], tuple[int, int]], opened: OpenDocument, timeout_s: float
+) -> DiagnosticReport:
     incoming = connection.incoming
     if connection.spec.ask_compiler:
         found = await ask_compiler(connection, uri, timeout_s=timeout_s)
-        return Report(found, fresh=True, is_final=True)
+        return DiagnosticReport(found, fresh=True, is_final=True)
     while True:
         if connection.can_answer(PULL):
             return await _pull(connection, uri, timeout_s)
         pushed = incoming.find_pushed(uri)
         if pushed is not None and pushed.version in versions():
-            return Report(pushed.problems, fresh=True, is_final=True)
+            return DiagnosticReport(pushed.problems, fresh=True, is_final=True)
         if pushed is not None and pushed.version is None and pushed.number > opened.pushes:
             if await _is_quiet(connection, uri, pushed):
-                return Report(pushed.problems, is_final=True)
+                return DiagnosticReport(pushed.problems, is_final=True)
             continue
         await incoming.wait_changed()
 
 
-async def _pull(connection: Connection, uri: str, timeout_s: float) -> Report:
+async def _pull(connection: LspConnection, uri: str, timeout_s: float) -> DiagnosticReport:
     raw = await connection.request(PULL, {"textDocument": {"uri": uri}}, timeout_s=timeout_s)
     answer: dict[str, Any] = decode_as(raw, dict[str, Any])
     items = answer.get("items")
     if not isinstance(items, list):  # "unchanged", although we gave no earlier result
-        return Report(())
-    return Report(tuple(decode_diagnostics(items)), fresh=True, is_final=True)
+        return DiagnosticReport(())
+    return DiagnosticReport(tuple(decode_diagnostics(items)), fresh=True, is_final=True)
 
 
-async def _is_quiet(connection: Connection, uri: str, pushed: Pushed) -> bool:
+async def _is_quiet(connection: LspConnection, uri: str, pushed: Pushed) -> bool:
     """Whether no other push for this file comes for a while."""
     try:
         async with asyncio.timeout(SETTLE_S if pushed.problems else SETTLE_EMPTY_S):
@@ -101,7 +101,7 @@ _QUESTIONS = ("syntacticDiagnosticsSync", "semanticDiagnosticsSync")
 _SEVERITIES = {"error": "error", "warning": "warning", "suggestion": "hint", "message": "info"}
 
 
-async def ask_compiler(connection: Connection, uri: str, *, timeout_s: float) -> tuple[WireDiagnostic, ...]:
+async def ask_compiler(connection: LspConnection, uri: str, *, timeout_s: float) -> tuple[WireDiagnostic, ...]:
     """Requests diagnostics from the TypeScript compiler (before version 7) behind the language server.
 
     The server itself only pushes them, without a version, and pushes nothing if there were none before and are none

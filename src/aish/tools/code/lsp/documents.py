@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from aish.tools.code.files.source import Source
-from aish.tools.code.lsp.connection import Connection
+from aish.tools.code.files.source import SourceText
+from aish.tools.code.lsp.connection import LspConnection
 
 _MAX_EVENTS = 1000  # in one notification
 
@@ -31,7 +31,7 @@ class OpenDocument(msgspec.Struct, frozen=True):
 
 
 class Documents:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: LspConnection) -> None:
         self._connection = connection
         self._open: dict[str, OpenDocument] = {}
         self._disk = 0
@@ -56,12 +56,12 @@ class Documents:
             if not self._uses[path]:
                 del self._uses[path]
 
-    async def sync(self, source: Source) -> OpenDocument:
+    async def sync(self, source: SourceText) -> OpenDocument:
         """Sends the text if the server has another one."""
         async with self._sending:
             return await self._sync(source)
 
-    async def touch(self, source: Source) -> OpenDocument:
+    async def touch(self, source: SourceText) -> OpenDocument:
         """Like `sync`, but sends the text again if other files changed since, so that a pushing server checks it
         again."""
         async with self._sending:
@@ -72,13 +72,13 @@ class Documents:
             self._open[source.path] = known = await self._send("didChange", source, {}, again)
             return known
 
-    def _changed_content(self, source: Source, known: OpenDocument) -> dict[str, Any]:
+    def _changed_content(self, source: SourceText, known: OpenDocument) -> dict[str, Any]:
         """Returns the change. clangd must rebuild if included files may have changed, or it answers from the old
         ones."""
         change: dict[str, Any] = {"contentChanges": [{"text": source.text}]}
         return change if known.disk == self._disk else {**change, "forceRebuild": True}
 
-    async def _sync(self, source: Source) -> OpenDocument:
+    async def _sync(self, source: SourceText) -> OpenDocument:
         known = self._open.pop(source.path, None)
         if known is None:
             await self._make_room()
@@ -110,7 +110,9 @@ class Documents:
             batch = {"changes": events[start : start + _MAX_EVENTS]}
             await self._connection.notify("workspace/didChangeWatchedFiles", batch)
 
-    async def _send(self, method: str, source: Source, document: dict[str, Any], rest: dict[str, Any]) -> OpenDocument:
+    async def _send(
+        self, method: str, source: SourceText, document: dict[str, Any], rest: dict[str, Any]
+    ) -> OpenDocument:
         self._versions = version = self._versions + 1
         opened = OpenDocument(version, source.hash, self._connection.incoming.pushes, self._disk)
         identity = {"uri": self.uri(source.path), "version": version, **document}

@@ -13,7 +13,7 @@ import msgspec
 
 from aish.errors import BadResponse, ToolError
 from aish.tools.code.edits.port import FileEdit
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp.positions import Encoding, Range, TextMap
 from aish.types.tools import ResultStatus
 
@@ -27,13 +27,13 @@ class SourceFiles(Protocol):
 
     def exists(self, uri: str) -> bool: ...
 
-    def get(self, uri: str) -> Source: ...
+    def get(self, uri: str) -> SourceText: ...
 
 
 class SingleFile:
     """One file under any URI, whose text may not be on disk yet."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self._source = source
 
     def path(self, uri: str) -> str:
@@ -42,7 +42,7 @@ class SingleFile:
     def exists(self, uri: str) -> bool:
         return True
 
-    def get(self, uri: str) -> Source:
+    def get(self, uri: str) -> SourceText:
         return self._source
 
 
@@ -76,8 +76,8 @@ class _WorkspaceEdit:
         self._files = files
         self._encoding = encoding
         self._replaces = replaces
-        self._before: dict[str, Source | None] = {}  # None for a file that did not exist
-        self._after: dict[str, Source | None] = {}
+        self._before: dict[str, SourceText | None] = {}  # None for a file that did not exist
+        self._after: dict[str, SourceText | None] = {}
 
     def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
         source = self._current(uri)
@@ -88,7 +88,7 @@ class _WorkspaceEdit:
     def create(self, uri: str, options: Mapping[str, Any]) -> None:
         if self._current(uri) is None:
             path = self._files.path(uri)
-            self._after[path] = Source(path, b"", "")
+            self._after[path] = SourceText(path, b"", "")
         elif options.get("options") != {"ignoreIfExists": True}:
             raise _refused(f"it makes {self._files.path(uri)}, which is there already")
 
@@ -96,7 +96,7 @@ class _WorkspaceEdit:
         source = self._current(uri)
         if source is None or self._current(new_uri) is not None:
             raise _refused(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
-        self._after[self._files.path(new_uri)] = Source(self._files.path(new_uri), source.data, source.text)
+        self._after[self._files.path(new_uri)] = SourceText(self._files.path(new_uri), source.data, source.text)
         self._after[source.path] = None
 
     def remove(self, uri: str) -> None:
@@ -115,7 +115,7 @@ class _WorkspaceEdit:
             return None
         return FileEdit(path, before.hash if before else None, after.data if after else None)
 
-    def _current(self, uri: str) -> Source | None:
+    def _current(self, uri: str) -> SourceText | None:
         path = self._files.path(uri)
         if path not in self._after:
             if len(self._after) >= MAX_FILES:
@@ -123,8 +123,8 @@ class _WorkspaceEdit:
             self._before[path] = self._after[path] = self._files.get(uri) if self._files.exists(uri) else None
         return self._after[path]
 
-    def _replace(self, path: str, source: Source, text: str) -> None:
-        self._after[path] = Source(path, source.encoded(text), text)
+    def _replace(self, path: str, source: SourceText, text: str) -> None:
+        self._after[path] = SourceText(path, source.encoded(text), text)
 
 
 def _parse_steps(edit: object) -> Iterator[tuple[str, str, Any]]:
@@ -172,7 +172,10 @@ def _text_edits(edits: object) -> Sequence[TextEdit]:
 
 
 def apply_edits(
-    source: Source, edits: Sequence[TextEdit], encoding: Encoding, replaces: Callable[[str], bool] = lambda old: True
+    source: SourceText,
+    edits: Sequence[TextEdit],
+    encoding: Encoding,
+    replaces: Callable[[str], bool] = lambda old: True,
 ) -> str:
     """Returns the new text. Edits may touch but not overlap; the order of several at one position is kept."""
     text, mapped = source.text, TextMap(source.lines, encoding)
@@ -187,13 +190,9 @@ def apply_edits(
             raise _refused(f"two edits of {source.path} overlap")
         if not replaces(text[start:end]):
             raise _refused(f"an edit would replace '{text[start:end][:60]}' in {source.path}, which is something else")
-        pieces += (text[at:start], _with_ends(new, source.line_end))
+        pieces += (text[at:start], source.with_line_ends(new))
         at = end
     return "".join([*pieces, text[at:]])
-
-
-def _with_ends(new: str, end: str) -> str:
-    return new if end == "\n" or "\n" not in new else new.replace("\r\n", "\n").replace("\n", end)
 
 
 def _refused(text: str) -> ToolError:

@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aish.errors import AishError, ToolError, WireTimeout
-from aish.tools.code.lsp.connection import Connection
+from aish.tools.code.lsp.connection import LspConnection
 from aish.tools.code.lsp.documents import Documents
-from aish.tools.code.lsp.spec import ServerSpec
+from aish.tools.code.lsp.spec import LanguageServerSpec
 from aish.types.tools import ResultStatus
 
 _STDERR_SHOWN_CHARS = 300
@@ -25,7 +25,7 @@ _STDERR_SHOWN_CHARS = 300
 class ServerSession:
     """A connection and its documents. Valid as long as the connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: LspConnection) -> None:
         self.connection = connection
         self.documents = Documents(connection)
         self.is_consistent = False  # whether two answers about the whole project have agreed
@@ -42,7 +42,7 @@ class ServerSession:
 class LanguageServer:
     """`on_start` is called before each start: later changes may not be known to the server."""
 
-    def __init__(self, spec: ServerSpec, *, on_start: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, spec: LanguageServerSpec, *, on_start: Callable[[], None] = lambda: None) -> None:
         self.spec = spec
         self._on_start = on_start
         self.starts = 0
@@ -134,7 +134,7 @@ class LanguageServer:
         began_s = _now_s()
         crash: AishError | None = None
         try:
-            async with Connection.open(self.spec) as connection:
+            async with LspConnection.open(self.spec) as connection:
                 ready.set_result(ServerSession(connection))
                 crash = await self._monitor(connection)
         except AishError as exc:
@@ -146,7 +146,7 @@ class LanguageServer:
         if crash is not None:
             self._note_crash(crash, began_s)
 
-    async def _monitor(self, connection: Connection) -> AishError | None:
+    async def _monitor(self, connection: LspConnection) -> AishError | None:
         """Waits until the server is stopped or exits. Returns the error if it crashed."""
         limits = self.spec.limits
         gone = asyncio.ensure_future(connection.wait_gone())
@@ -177,7 +177,7 @@ class LanguageServer:
         self.ended = "asleep"
         return True
 
-    def _find_memory_excess(self, connection: Connection) -> AishError | None:
+    def _find_memory_excess(self, connection: LspConnection) -> AishError | None:
         """Returns an error if the server uses too much memory. It counts as a crash, so that it is not restarted for
         ever."""
         limit_mb = self.spec.limits.max_memory_mb

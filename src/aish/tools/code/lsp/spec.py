@@ -23,7 +23,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     check_every_s: float = 5.0  # checks memory and idleness
 
 
-class ServerSpec(msgspec.Struct, frozen=True):
+class LanguageServerSpec(msgspec.Struct, frozen=True):
     """`documents` maps file suffixes to language ids of the protocol."""
 
     name: str

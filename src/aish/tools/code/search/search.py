@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Place
+from aish.tools.code.answer import Location
 from aish.tools.code.files.source import is_binary, split_lines
 from aish.tools.code.search import ripgrep
 from aish.tools.code.search.walk import IgnoreRules, SkippedFiles, matches_glob, walk_files
@@ -39,7 +39,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     complete: bool  # False if a limit stopped the search
     by: str
     note: str = ""  # what was skipped
@@ -108,7 +108,7 @@ def _compile_expression(text: str) -> Matcher:
 
 
 def _search_walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> SearchResult:
-    places: list[Place] = []
+    places: list[Location] = []
     complete, skipped = True, SkippedFiles()
     for path in walk_files(space, below=query.below, skipped=skipped):
         if stop.is_set() or len(places) >= MAX_MATCHES:
@@ -138,7 +138,9 @@ def _count_skipped(space: Workspace, query: Query, names: Iterable[str]) -> Skip
     return skipped
 
 
-def _verify_matches(space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher) -> list[Place]:
+def _verify_matches(
+    space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher
+) -> list[Location]:
     """Keeps matches in files that are not ignored: ripgrep lets a glob override ignore files, and knows none above its
     folder."""
     found: dict[str, set[int]] = {}
@@ -154,7 +156,7 @@ def _verify_matches(space: Workspace, query: Query, lines: Iterable[tuple[str, i
     return [place for path in wanted for place in _in_file(space, path, matches, read) if place.line in found[path]]
 
 
-def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFiles) -> list[Place]:
+def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFiles) -> list[Location]:
     try:
         data = space.read(path, max_bytes=_MAX_FILE_BYTES)
     except TooLong:
@@ -169,7 +171,7 @@ def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFile
         return []
     lines = split_lines(data.decode("utf-8", "replace"))
     return [
-        Place(path, number, number, line.strip()[:_TEXT_CHARS])
+        Location(path, number, number, line.strip()[:_TEXT_CHARS])
         for number, line in enumerate(lines, 1)
         if matches(line[:_LINE_CHARS].rstrip("\r\n"))
     ]

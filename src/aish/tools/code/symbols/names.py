@@ -17,7 +17,7 @@ import msgspec
 from aish.errors import ToolError
 from aish.tools.code.answer import Symbol, SymbolPosition
 from aish.tools.code.backends.tree import word_regex
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.languages import language_table
 from aish.types.tools import ResultStatus
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # a name in most languages
 _NAME_CHARS = 80
 
 
-def resolve(source: Source, line: int | None, symbol: str) -> SymbolPosition:
+def resolve(source: SourceText, line: int | None, symbol: str) -> SymbolPosition:
     """Raises ToolError that quotes the given line."""
     symbol = symbol.strip()
     if not symbol:
@@ -90,14 +90,14 @@ def check_name(path: str, symbol: str, new_name: str) -> None:
         raise _bad_arguments(f"it is named {symbol} already")
 
 
-def find_word(source: Source, name: str) -> NameUse | None:
+def find_word(source: SourceText, name: str) -> NameUse | None:
     """Searches the text of a file for the name."""
     word = word_regex(name)
     line = next((number for number, text in enumerate(source.lines, 1) if word.search(text)), None)
     return NameUse(source.path, line) if line is not None else None
 
 
-def find_beside(source: Source, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
+def find_beside(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
     """Searches for a declaration of the new name in the same scope as the symbol."""
     places = {(one.container, one.depth) for one in symbols if last_name(one.name) == symbol}
     for one in symbols:

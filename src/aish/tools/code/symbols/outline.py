@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from aish.tools.code.answer import Symbol
-from aish.tools.code.files.source import Source
+from aish.tools.code.files.source import SourceText
 from aish.tools.code.symbols.grammars import parse
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _TEXT_CHARS = 240
 _SPACE = re.compile(r"\s+")
 
 
-def outline(source: Source, language: tree_sitter.Language) -> tuple[Symbol, ...]:
+def outline(source: SourceText, language: tree_sitter.Language) -> tuple[Symbol, ...]:
     """Returns declarations in the order of the text. Raises ToolError if parsing takes too long."""
     import tree_sitter
 
@@ -72,7 +72,7 @@ def _query(language: tree_sitter.Language) -> tree_sitter.Query:
 class _OutlineBuilder:
     """Collects declarations from outside in, and tracks the enclosing one."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.symbols: list[Symbol] = []
         self._source = source
         self._enclosing: list[tuple[int, str, str]] = []  # end, name and kind of enclosing declarations
