@@ -188,7 +188,8 @@ class Small(ScriptedProvider):
 
 def small_engine(provider: Small) -> Engine:
     from aish.safety.commands import ShellContext
-    from aish.safety.policy.gate import CAREFUL, PolicyGate
+    from aish.safety.policy.gate import PolicyGate
+    from aish.safety.policy.judgement import CAREFUL
 
     return Engine(
         router=Router({"small": provider}),

@@ -16,7 +16,8 @@ from aish.process.clock import SystemClock
 from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.policy.gate import PolicyGate
+from aish.safety.policy.judgement import CAREFUL
 from aish.safety.redaction.redactor import Redactor
 from aish.storage.memory.store import MemoryStore
 from aish.storage.sqlite.store import SqliteStore

@@ -253,8 +253,8 @@ async def test_a_tool_call_that_halted_is_made_on_resuming_with_a_yes() -> None:
     bench = Bench([call("files__write", '{"path":"a"}')], text("GOAL: complete"), tools=tools())
     run = await work(bench, Person())
     assert run.state is RunState.HALTED
-    edited = HaltAnswer(HaltChoice.EDIT, arguments={"path": "b"})
-    run = await resume(bench, run, Person(), edited)
+    edit_rule = HaltAnswer(HaltChoice.EDIT, arguments={"path": "b"})
+    run = await resume(bench, run, Person(), edit_rule)
     assert run.state is RunState.FINISHED
     assert bench.tools.calls == [("files__write", {"path": "b"})]
 

@@ -9,7 +9,7 @@ from aish.app.gate import make_gate
 from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.schema.config import Config
 from aish.safety.commands import ShellContext
-from aish.safety.policy.always_rules import narrowed, rule_for_command
+from aish.safety.policy.always_rules import make_command_rule, narrow_rule
 from aish.safety.policy.gate import NO_SANDBOX, PolicyGate
 from aish.safety.policy.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Verdict
@@ -127,7 +127,7 @@ LONGER = [
 
 @pytest.mark.parametrize(("approved", "longer"), LONGER)
 async def test_a_longer_line_asks_though_the_shorter_is_always_allowed(approved, longer):
-    rule = rule_for_command(tuple(approved.split()))
+    rule = make_command_rule(tuple(approved.split()))
     assert rule is not None, "this line can be allowed always"
     made = gate(rule)
     assert judged(made, approved) is ALLOW
@@ -155,8 +155,8 @@ async def test_a_pattern_is_shown_with_its_hole_and_takes_names_in_the_workspace
 
 
 def test_a_line_with_something_outside_gets_no_pattern():
-    assert rule_for_command(("git", "add", "../x"), is_inside=lambda path: False).commands == ("git add ../x",)
-    assert rule_for_command(("git", "add", "-A")).commands == ("git add -A",)
+    assert make_command_rule(("git", "add", "../x"), is_inside=lambda path: False).commands == ("git add ../x",)
+    assert make_command_rule(("git", "add", "-A")).commands == ("git add -A",)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_a_rule_of_the_configuration_covers_what_is_destructive_only_by_na
 
 def test_rules_that_older_versions_kept_count_for_the_line_they_name():
     old = Rule(ALLOW, "always npm run build", ("shell__run",), commands=("npm run build",), match=("npm run build",))
-    made = gate(narrowed(old))
+    made = gate(narrow_rule(old))
     assert judged(made, "npm run build") is ALLOW
     assert judged(made, "npm run build --script-shell=./x") is ASK
 
@@ -277,7 +277,7 @@ async def test_a_lasting_yes_lapses_when_the_tool_changes_and_the_question_says_
 
 
 def test_a_lasting_yes_that_does_not_know_the_tool_asks_once_more():
-    made = gate(narrowed(Rule(ALLOW, "always git__commit", ("git__commit",))))
+    made = gate(narrow_rule(Rule(ALLOW, "always git__commit", ("git__commit",))))
     judgement = made.judge(COMMIT, {})
     assert judgement.verdict is ASK and "answer once more" in judgement.reason
 
@@ -286,9 +286,9 @@ def test_what_the_configuration_allows_and_tools_of_aish_itself_are_not_bound():
     for rule in (Rule(ALLOW, "auto_approve git__*", ("git__*",)), Rule(ALLOW, "always git__commit", ("git__commit",))):
         assert gate(rule).judge(COMMIT, {}).verdict is ALLOW
     edit = ToolSpec("ide__edit", "edits", {}, Effect.WRITE, "ide")
-    assert gate(narrowed(Rule(ALLOW, "always ide__edit", ("ide__edit",)))).judge(edit, {}).verdict is ALLOW
+    assert gate(narrow_rule(Rule(ALLOW, "always ide__edit", ("ide__edit",)))).judge(edit, {}).verdict is ALLOW
     foreign = msgspec.structs.replace(edit, hints={})
-    assert gate(narrowed(Rule(ALLOW, "always ide__edit", ("ide__edit",)))).judge(foreign, {}).verdict is ASK
+    assert gate(narrow_rule(Rule(ALLOW, "always ide__edit", ("ide__edit",)))).judge(foreign, {}).verdict is ASK
 
 
 def kept_gate(tmp_path) -> PolicyGate:

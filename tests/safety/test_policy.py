@@ -5,7 +5,8 @@ import pytest
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.verdict import Read
-from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.policy.gate import PolicyGate
+from aish.safety.policy.judgement import CAREFUL
 from aish.safety.policy.rules import Rule
 from aish.types.decisions import Answer, Choice, EffectRequest, Question, Verdict
 from aish.types.tools import Effect, ToolSpec

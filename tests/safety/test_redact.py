@@ -218,7 +218,7 @@ def test_a_placeholder_is_put_back_as_what_stood_there(secret, ensure_ascii):
 
 def test_a_value_that_json_does_not_escape_is_looked_for_once():
     """Every request is looked through for every form."""
-    assert Redactor(["hunter22", "abc-def_1=="])._spoken == ["abc-def_1==", "hunter22"]
+    assert Redactor(["hunter22", "abc-def_1=="])._text_forms == ["abc-def_1==", "hunter22"]
 
 
 @pytest.mark.parametrize("secret", [*ESCAPED, KEYS["private key"], KEYS["openai"], "hunter22"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.safety.policy.always_rules import rule_for_command
+from aish.safety.policy.always_rules import make_command_rule
 from aish.safety.policy.rules import Rule, example_errors, matches_command, matches_path
 from aish.types.decisions import Verdict
 
@@ -73,6 +73,6 @@ def test_examples_hold_or_are_told():
     ],
 )
 def test_always_means_the_narrowest_rule_or_none(words, prefix):
-    rule = rule_for_command(words)
+    rule = make_command_rule(words)
     assert (rule.commands[0] if rule else None) == prefix
     assert rule is None or example_errors([rule]) == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.safety.urls import fault_of, find_allowed, is_public
+from aish.safety.urls import find_allowed, find_url_fault, is_public
 
 LIST = ("https://mcp.example.com/*", "http://127.0.0.1:*", "https://*.good.org/mcp")
 
@@ -76,7 +76,7 @@ def test_what_is_allowed_leads_to_the_host_the_list_has_however_it_is_written(ta
             parts = urlsplit(url)
             assert parts.hostname in ("mcp.example.com", "127.0.0.1") or parts.hostname.endswith(".good.org")
             assert parts.username is None
-            assert not fault_of(url)
+            assert not find_url_fault(url)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])

@@ -13,7 +13,8 @@ from aish.ports import Ask, CallContext, Gate, Provider, Store
 from aish.process.clock import SystemClock
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import CAREFUL, PolicyGate
+from aish.safety.policy.gate import PolicyGate
+from aish.safety.policy.judgement import CAREFUL
 from aish.safety.policy.rules import Rule
 from aish.safety.redaction.redactor import Redactor
 from aish.storage.memory.store import MemoryStore

@@ -38,7 +38,8 @@ from aish.process.clock import SystemClock
 from aish.process.host_presence import Presence
 from aish.process.liveness import ProcessOwners
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import Judgement, PolicyGate
+from aish.safety.policy.gate import PolicyGate
+from aish.safety.policy.judgement import Judgement
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry

@@ -11,7 +11,7 @@ from aish.config.approvals import add_approval, approvals_file, load_approvals
 from aish.config.schema.config import Config
 from aish.errors import ConfigError
 from aish.safety.commands import ShellContext
-from aish.safety.policy.always_rules import narrowed
+from aish.safety.policy.always_rules import narrow_rule
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.rules import Rule, example_errors
 from aish.tools.real_paths import RealPaths
@@ -56,7 +56,7 @@ def _approved(file: Path) -> list[Rule]:
     if not approvals:
         return []
     try:
-        rules = [narrowed(rule) for rule in msgspec.convert(approvals, list[Rule])]
+        rules = [narrow_rule(rule) for rule in msgspec.convert(approvals, list[Rule])]
         errors = "; ".join(example_errors(rules))
     except msgspec.ValidationError as exc:
         rules, errors = [], str(exc)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Protocol
 
-from aish.safety.commands import Change, Level, ShellContext, Verdict, classify
+from aish.safety.commands import Level, LineVerdict, PathChange, ShellContext, classify
 from aish.types.decisions import Question
 
 _NOT_PARSED = "parse"  # the rule of a line that the parser could not read
@@ -50,22 +50,22 @@ async def find_hazard(question: Question, containment: Containment) -> str:
     return "" if await containment.is_active() else _NOT_CONTAINED
 
 
-def _find_visible_hazard(found: Verdict, is_new: Callable[[str], bool]) -> str:
+def _find_visible_hazard(found: LineVerdict, is_new: Callable[[str], bool]) -> str:
     if found.level is Level.DESTRUCTIVE:
         return found.reasons[0].text if found.reasons else "it is destructive"
     return next(chain(_irreversible_effects(found), _overwritten_files(found, is_new)), "")
 
 
-def _irreversible_effects(found: Verdict) -> Iterator[str]:
+def _irreversible_effects(found: LineVerdict) -> Iterator[str]:
     for reason in found.reasons:
         is_unnamed_write = reason.kind == "write" and reason.rule not in _NAMED_WRITES
         if reason.kind in _IRREVERSIBLE or reason.rule == _NOT_PARSED or is_unnamed_write:
             yield reason.text
 
 
-def _overwritten_files(found: Verdict, is_new: Callable[[str], bool]) -> Iterator[str]:
+def _overwritten_files(found: LineVerdict, is_new: Callable[[str], bool]) -> Iterator[str]:
     """Files that may be overwritten. Appending to a file of the workspace, or creating one, loses nothing."""
     for write in found.writes:
-        adds = write.inside and write.change in (Change.APPEND, Change.CREATE)
+        adds = write.inside and write.change in (PathChange.APPEND, PathChange.CREATE)
         if not adds and not is_new(write.path):
             yield f"it may overwrite {write.path}"

@@ -17,7 +17,7 @@ from aish.engine.engine import Engine
 from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import Judgement
+from aish.safety.policy.judgement import Judgement
 from aish.types.command_hints import CommandHint
 from aish.types.dynamic_mcp import GuestServer, GuestView
 from aish.types.live_shell import Completions, RunResult, WordKind

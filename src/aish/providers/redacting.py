@@ -18,7 +18,8 @@ import msgspec
 from aish.errors import ProviderError, ProviderRejected
 from aish.ports import Provider, TextRelay
 from aish.providers.http_faults import SEND_TEXT
-from aish.safety.policy.secret_recipients import SHELL_TOOL, Recipients
+from aish.safety.policy.rules import SHELL_TOOL
+from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor, Restorer, Vault
 from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished

@@ -34,7 +34,7 @@ class Allowed(msgspec.Struct, frozen=True):
     names_host: bool
 
 
-def fault_of(url: str) -> str:
+def find_url_fault(url: str) -> str:
     """Returns why such a URL is never allowed, whatever the list says; "" if it may be."""
     if "@" in url.partition("://")[2].partition("/")[0]:
         return "must hold no credentials: send them as `authorization` or in `headers`"
@@ -50,7 +50,7 @@ def fault_of(url: str) -> str:
 
 def find_allowed(url: str, patterns: Iterable[str]) -> Allowed | None:
     """Returns None if no pattern covers the URL, or if it has a fault."""
-    found = None if fault_of(url) else _URL.fullmatch(url)
+    found = None if find_url_fault(url) else _URL.fullmatch(url)
     if found is None:
         return None
     matches = [match for pattern in patterns if (match := _PATTERN.fullmatch(pattern))]
@@ -65,13 +65,13 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1] or _translated(found)
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1] or _nat64_address(found)
         if inner is not None and not is_public(str(inner)):
             return False
     return found.is_global and not found.is_multicast
 
 
-def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _nat64_address(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Returns the IPv4 address that a NAT64 gateway would use."""
     if address in ipaddress.ip_network("64:ff9b::/96"):
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
@@ -80,14 +80,14 @@ def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 def _covers(pattern: re.Match[str], url: re.Match[str]) -> bool:
     scheme, host, port, path = pattern.groups()
-    if scheme != url["scheme"] or not fnmatchcase(url["host"].lower(), _literal(host.lower())):
+    if scheme != url["scheme"] or not fnmatchcase(url["host"].lower(), _escape_glob(host.lower())):
         return False
     default = _PORTS[scheme]
     if port != "*" and int(url["port"] or default) != int(port or default):
         return False
-    return path is None or fnmatchcase(url["path"] or "/", _literal(path))
+    return path is None or fnmatchcase(url["path"] or "/", _escape_glob(path))
 
 
-def _literal(glob: str) -> str:
+def _escape_glob(glob: str) -> str:
     """Escapes everything except `*`."""
     return glob.replace("[", "[[]").replace("?", "[?]")

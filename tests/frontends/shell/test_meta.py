@@ -13,7 +13,7 @@ from aish.frontends.shell.goal_view import report_lines
 from aish.frontends.shell.shell import Notices, Shell
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import Judgement
+from aish.safety.policy.judgement import Judgement
 from aish.types.decisions import Verdict
 from aish.types.live_shell import RunResult
 from aish.types.messages import user

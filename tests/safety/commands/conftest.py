@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import ShellContext, Verdict, classify
+from aish.safety.commands import LineVerdict, ShellContext, classify
 
-Judge = Callable[..., Verdict]
+Judge = Callable[..., LineVerdict]
 
 
 @pytest.fixture
 def judge() -> Judge:
-    def judge(line: str, **known: dict[str, str]) -> Verdict:
+    def judge(line: str, **known: dict[str, str]) -> LineVerdict:
         context = ShellContext(cwd="/home/ann/project", home="/home/ann", roots=("/home/ann/project",), **known)
         return classify(line, context)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import Level, Verdict, bounds, tables
+from aish.safety.commands import Level, LineVerdict, bounds, tables
 
-Judge = Callable[..., Verdict]
+Judge = Callable[..., LineVerdict]
 
 
 @pytest.mark.parametrize(

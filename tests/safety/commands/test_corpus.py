@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aish.safety.commands import Level, ShellContext, Verdict, classify
+from aish.safety.commands import Level, LineVerdict, ShellContext, classify
 
 DATA = Path(__file__).parents[2] / "data"
 Line = dict[str, Any]
@@ -19,7 +19,7 @@ def load(name: str) -> list[Line]:
     return lines
 
 
-def verdict(line: Line) -> Verdict:
+def verdict(line: Line) -> LineVerdict:
     context = ShellContext(
         cwd="/home/ann/project",
         home="/home/ann",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fuzz_gate
-from aish.safety.commands import judge
+from aish.safety.commands import classifier
 from aish.safety.commands.syntax.agreement import Agreement
 from support.fuzz_cell import Cell, is_available
 from support.fuzz_lines import LineMaker
@@ -22,8 +22,8 @@ MISREAD = [
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge as it was: it believes the parser's tree alone."""
-    monkeypatch.setattr(judge, "compare", lambda text, parsed: Agreement(""))
+    """The classifier as it was: it believes the parser's tree alone."""
+    monkeypatch.setattr(classifier, "compare", lambda text, parsed: Agreement(""))
 
 
 def test_no_line_proved_safe_has_an_effect_in_a_real_shell() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import Change, Level, Verdict
+from aish.safety.commands import Level, LineVerdict, PathChange
 
-Judge = Callable[..., Verdict]
+Judge = Callable[..., LineVerdict]
 
 
 @pytest.mark.parametrize(
@@ -54,24 +54,24 @@ def test_ordinary_danger_is_no_catastrophe(line: str, judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("line", "path", "change", "inside"),
     [
-        ("echo x > out.txt", "/home/ann/project/out.txt", Change.OVERWRITE, True),
-        ("echo x >> ../log", "/home/ann/log", Change.APPEND, False),
-        ("cd /tmp && echo x > y", "/tmp/y", Change.OVERWRITE, False),
-        ("(cd /tmp); echo x > y", "/home/ann/project/y", Change.OVERWRITE, True),
-        ("cp a ~/b", "/home/ann/b", Change.OVERWRITE, False),
-        ("ls | tee -a log", "/home/ann/project/log", Change.APPEND, True),
-        ("sed -i s/a/b/ f", "/home/ann/project/f", Change.MODIFY, True),
-        ("rm old", "/home/ann/project/old", Change.REMOVE, True),
-        ("mkdir -p src/new", "/home/ann/project/src/new", Change.CREATE, True),
-        ("curl -o page.html https://x", "/home/ann/project/page.html", Change.OVERWRITE, True),
-        ("sh -c 'echo x > y'", "/home/ann/project/y", Change.OVERWRITE, True),
-        ("echo x > $UNKNOWN", "$UNKNOWN", Change.OVERWRITE, False),
+        ("echo x > out.txt", "/home/ann/project/out.txt", PathChange.OVERWRITE, True),
+        ("echo x >> ../log", "/home/ann/log", PathChange.APPEND, False),
+        ("cd /tmp && echo x > y", "/tmp/y", PathChange.OVERWRITE, False),
+        ("(cd /tmp); echo x > y", "/home/ann/project/y", PathChange.OVERWRITE, True),
+        ("cp a ~/b", "/home/ann/b", PathChange.OVERWRITE, False),
+        ("ls | tee -a log", "/home/ann/project/log", PathChange.APPEND, True),
+        ("sed -i s/a/b/ f", "/home/ann/project/f", PathChange.MODIFY, True),
+        ("rm old", "/home/ann/project/old", PathChange.REMOVE, True),
+        ("mkdir -p src/new", "/home/ann/project/src/new", PathChange.CREATE, True),
+        ("curl -o page.html https://x", "/home/ann/project/page.html", PathChange.OVERWRITE, True),
+        ("sh -c 'echo x > y'", "/home/ann/project/y", PathChange.OVERWRITE, True),
+        ("echo x > $UNKNOWN", "$UNKNOWN", PathChange.OVERWRITE, False),
     ],
 )
 def test_writes_are_resolved_against_where_the_shell_stands(
     line: str,
     path: str,
-    change: Change,
+    change: PathChange,
     inside: object,
     judge: Judge,
 ) -> None:

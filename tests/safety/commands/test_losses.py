@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aish.safety.commands import Level, ShellContext, Verdict, classify
+from aish.safety.commands import Level, LineVerdict, ShellContext, classify
 
 CONTEXT = ShellContext(cwd="/home/ann/project", home="/home/ann", roots=("/home/ann/project",))
 
 
-def judge(line: str) -> Verdict:
+def judge(line: str) -> LineVerdict:
     return classify(line, CONTEXT)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.syntax.model import Block, Kind, Node, Simple
+from aish.safety.commands.syntax.model import Block, BlockKind, Node, Simple
 from aish.safety.commands.syntax.parser import parse
 
 
@@ -75,6 +75,6 @@ def test_characters_past_ascii_are_letters_to_the_parser() -> None:
 
 def test_a_long_quoted_heredoc_is_parsed_and_a_long_line_is_not() -> None:
     script = parse("cat > f <<'E'\n" + "text ( here\n" * 1500 + "E\n").script
-    assert isinstance(script, Block) and script.kind is Kind.SEQUENCE and script.body
+    assert isinstance(script, Block) and script.kind is BlockKind.SEQUENCE and script.body
     with pytest.raises(TooBig):
         parse("echo " + "text " * 1500)

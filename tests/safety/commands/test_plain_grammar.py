@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.syntax.agreement import compare
-from aish.safety.commands.syntax.model import Block, Node, Param, Simple, Sub
+from aish.safety.commands.syntax.model import Block, Node, Parameter, Simple, Substitution
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.plain_grammar import read_plain
 from aish.safety.commands.syntax.plain_words import Outside
@@ -336,5 +336,5 @@ def test_a_plain_line_is_read_the_same_way_twice(line: str) -> None:
 def test_expansions_are_parts_of_words() -> None:
     (simple,) = commands(read_plain('echo a$b"$(c)"')[0])
     _, (text, param, sub) = [word.parts for word in simple.words]
-    assert text.text == "a" and isinstance(param, Param) and param.name == "b"
-    assert isinstance(sub, Sub) and sub.quoted and [s.words[0].raw for s in commands(sub.script)] == ["c"]
+    assert text.text == "a" and isinstance(param, Parameter) and param.name == "b"
+    assert isinstance(sub, Substitution) and sub.quoted and [s.words[0].raw for s in commands(sub.script)] == ["c"]

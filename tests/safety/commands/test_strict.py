@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import Level, Verdict
+from aish.safety.commands import Level, LineVerdict
 
-Judge = Callable[..., Verdict]
+Judge = Callable[..., LineVerdict]
 
 NEVER_SAFE = r"""
 ls$(rm x)

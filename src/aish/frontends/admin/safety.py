@@ -9,7 +9,7 @@ import sys
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.terminal import visible
-from aish.safety.commands import Level, Verdict, classify
+from aish.safety.commands import Level, LineVerdict, classify
 
 _CODES = {Level.SAFE: 0, Level.UNKNOWN: 10, Level.DESTRUCTIVE: 20}
 _MAX_LINE = 1024 * 1024
@@ -40,7 +40,7 @@ def _check_lines(runtime: Runtime) -> int:
     return worst
 
 
-def _as_json(verdict: Verdict) -> str:
+def _as_json(verdict: LineVerdict) -> str:
     reasons = [
         {"text": r.text, "span": list(r.span), "rule": r.rule, "class": r.kind, "level": r.level}
         for r in verdict.reasons
@@ -48,7 +48,7 @@ def _as_json(verdict: Verdict) -> str:
     return json.dumps({"verdict": verdict.level, "reasons": reasons, "catastrophe": verdict.catastrophe})
 
 
-def _show(line: str, verdict: Verdict) -> None:
+def _show(line: str, verdict: LineVerdict) -> None:
     print(verdict.level + (" (asked about even when everything is approved)" if verdict.catastrophe else ""))
     for reason in verdict.reasons:
         start, end = reason.span

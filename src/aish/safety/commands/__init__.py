@@ -6,12 +6,12 @@ raise its level. The implementation is imported with the first line, so that it 
 
 from __future__ import annotations
 
-from aish.safety.commands.verdict import Change, Level, Reason, ShellContext, Verdict, Write
+from aish.safety.commands.verdict import Level, LineVerdict, PathChange, Reason, ShellContext, Write
 
-__all__ = ["Change", "Level", "Reason", "ShellContext", "Verdict", "Write", "classify"]
+__all__ = ["Level", "LineVerdict", "PathChange", "Reason", "ShellContext", "Write", "classify"]
 
 
-def classify(line: str, context: ShellContext) -> Verdict:
-    from aish.safety.commands.judge import classify as judge
+def classify(line: str, context: ShellContext) -> LineVerdict:
+    from aish.safety.commands.classifier import classify as judge
 
     return judge(line, context)

@@ -46,7 +46,7 @@ class Scope:
         if path is not None and len(self.files) < MAX_WRITTEN_FILES:
             self.files[path] = (self.files.get(path, "") + text)[:MAX_BYTES]
 
-    def bring(self, source: str | None, target: str | None) -> None:
+    def note_copy(self, source: str | None, target: str | None) -> None:
         """Records a file that is copied, moved or linked."""
         if source is None or target is None:
             return

@@ -12,10 +12,10 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from aish.safety.commands.options import Grammar, grammar
-from aish.safety.commands.verdict import Change, Level
+from aish.safety.commands.verdict import Level, PathChange
 
 
-class Rule(msgspec.Struct, frozen=True):
+class DestructiveRule(msgspec.Struct, frozen=True):
     """A destructive use of a program. Every given condition must hold."""
 
     id: str
@@ -50,17 +50,17 @@ class Wrapper(msgspec.Struct, frozen=True):
     permitted: str | None = None
 
 
-class Writer(msgspec.Struct, frozen=True):
+class WriterProgram(msgspec.Struct, frozen=True):
     program: str
     which: str
     to: str = ""
     options: str = ""
     needs: str = ""
     append: str = ""
-    change: Change = Change.OVERWRITE
+    change: PathChange = PathChange.OVERWRITE
 
 
-class Language(msgspec.Struct, frozen=True):
+class ScriptLanguage(msgspec.Struct, frozen=True):
     name: str
     program: str
     code: str
@@ -73,7 +73,7 @@ class Language(msgspec.Struct, frozen=True):
     hides: str = "(?!)"
 
 
-class Client(msgspec.Struct, frozen=True):
+class QueryClient(msgspec.Struct, frozen=True):
     """A program that takes a query language."""
 
     program: str
@@ -113,7 +113,7 @@ class Permit(msgspec.Struct, frozen=True):
     verbs: dict[str, Any] = {}
 
 
-class Places(msgspec.Struct, frozen=True):
+class PathTable(msgspec.Struct, frozen=True):
     scratch: tuple[str, ...]
     sinks: tuple[str, ...]
     system: tuple[str, ...]
@@ -123,7 +123,7 @@ class Places(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     anywhere: tuple[str, ...]
     data: str
-    writer: tuple[Writer, ...]
+    writer: tuple[WriterProgram, ...]
 
 
 class _Named(Protocol):
@@ -161,8 +161,8 @@ def _load(name: str) -> dict[str, Any]:
     return tomllib.loads((resources.files(__package__) / "data" / name).read_text("utf-8"))
 
 
-class Destructive(msgspec.Struct, frozen=True):
-    rules: ByProgram[Rule]
+class DestructiveTable(msgspec.Struct, frozen=True):
+    rules: ByProgram[DestructiveRule]
     grammars: dict[str, Grammar]
     blank: Grammar
     blank_single: Grammar
@@ -173,7 +173,7 @@ class Destructive(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def destructive() -> Destructive:
+def destructive() -> DestructiveTable:
     data = _load("destructive.toml")
     single = frozenset(data["single"]["names"].split())
     same: dict[str, str] = data["same"]
@@ -181,8 +181,8 @@ def destructive() -> Destructive:
     for name, text in data["options"].items():
         for alias in (name, *same.get(name, "").split()):
             grammars[alias] = grammar(text, single=alias in single)
-    rules = ByProgram(msgspec.convert(data["rule"], tuple[Rule, ...]), same)
-    return Destructive(rules, grammars, grammar(""), grammar("", single=True), single)
+    rules = ByProgram(msgspec.convert(data["rule"], tuple[DestructiveRule, ...]), same)
+    return DestructiveTable(rules, grammars, grammar(""), grammar("", single=True), single)
 
 
 @functools.cache
@@ -191,11 +191,11 @@ def wrappers() -> ByProgram[Wrapper]:
 
 
 @functools.cache
-def places() -> Places:
-    return msgspec.convert(_load("places.toml"), Places)
+def places() -> PathTable:
+    return msgspec.convert(_load("places.toml"), PathTable)
 
 
-class Secrets(msgspec.Struct, frozen=True):
+class SecretTable(msgspec.Struct, frozen=True):
     """What reveals a secret when it is read, and what does not."""
 
     home: tuple[str, ...]
@@ -209,14 +209,14 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def secrets() -> Secrets:
+def secrets() -> SecretTable:
     data = _load("secrets.toml")
     listed = frozenset(data.pop("listed").split())
-    return Secrets(**{name: tuple(text.split()) for name, text in data.items()}, listed=listed)
+    return SecretTable(**{name: tuple(text.split()) for name, text in data.items()}, listed=listed)
 
 
 @functools.cache
-def writers() -> ByProgram[Writer]:
+def writers() -> ByProgram[WriterProgram]:
     return ByProgram(places().writer)
 
 
@@ -231,16 +231,16 @@ def shells() -> frozenset[str]:
 
 
 @functools.cache
-def languages() -> ByProgram[Language]:
-    return ByProgram(msgspec.convert(_code()["language"], tuple[Language, ...]))
+def languages() -> ByProgram[ScriptLanguage]:
+    return ByProgram(msgspec.convert(_code()["language"], tuple[ScriptLanguage, ...]))
 
 
 @functools.cache
-def clients() -> ByProgram[Client]:
-    return ByProgram(msgspec.convert(_code()["client"], tuple[Client, ...]))
+def clients() -> ByProgram[QueryClient]:
+    return ByProgram(msgspec.convert(_code()["client"], tuple[QueryClient, ...]))
 
 
-class ReadOnly(msgspec.Struct, frozen=True):
+class ReadOnlyTable(msgspec.Struct, frozen=True):
     sets: dict[str, str]
     permits: dict[str, Permit]
     variables: frozenset[str]
@@ -253,7 +253,7 @@ class ReadOnly(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def read_only() -> ReadOnly:
+def read_only() -> ReadOnlyTable:
     data = _load("readonly.toml")
     permits: dict[str, Permit] = {}
     for operands, programs in data["harmless"].items():
@@ -264,17 +264,17 @@ def read_only() -> ReadOnly:
             permits[name.replace("\\", "")] = permit
     names = ("variables", "keywords", "find_plain", "find_valued")
     lists = {name: frozenset(data[name].split()) for name in names}
-    return ReadOnly(data["sets"], permits, **lists)
+    return ReadOnlyTable(data["sets"], permits, **lists)
 
 
-class Verbs(msgspec.Struct, frozen=True):
+class VerbTable(msgspec.Struct, frozen=True):
     options: str
     single: bool
     entries: tuple[tuple[re.Pattern[str], Permit], ...]
 
 
 @functools.cache
-def verbs(program: str) -> Verbs:
+def verbs(program: str) -> VerbTable:
     """Returns the subcommands that a program may be run with."""
     table = read_only().permits[program].verbs
     options, single = table.get("options", ""), table.get("single", False)
@@ -283,4 +283,4 @@ def verbs(program: str) -> Verbs:
         for pattern, permit in table.items()
         if isinstance(permit, dict)
     ]
-    return Verbs(options, single, tuple(entries))
+    return VerbTable(options, single, tuple(entries))

@@ -14,7 +14,7 @@ class Level(StrEnum):
     DESTRUCTIVE = "destructive"  # loses data or control
 
 
-class Change(StrEnum):
+class PathChange(StrEnum):
     """The change of a path."""
 
     OVERWRITE = "overwrite"
@@ -56,7 +56,7 @@ class Write(msgspec.Struct, frozen=True):
     """`path` is absolute if it could be resolved, else as written; unresolved counts as outside the workspace."""
 
     path: str
-    change: Change
+    change: PathChange
     inside: bool
     span: tuple[int, int]
 
@@ -73,7 +73,7 @@ class Read(msgspec.Struct, frozen=True):
     filters: tuple[str, ...] = ()  # with `deep`: name patterns, of which one must match a file
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class LineVerdict(msgspec.Struct, frozen=True):
     """`reads` and `hosts` are given for lines that change nothing: what they read, and which hosts they may contact."""
 
     level: Level

@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from aish.safety.policy.rules import ANY_WORD, Rule, Words, free_words
+from aish.safety.policy.rules import ANY_WORD, SHELL_TOOL, Rule, Words, free_words
 from aish.types.decisions import Verdict
 from aish.types.tools import ToolSpec
 
@@ -28,7 +28,7 @@ class _Table(msgspec.Struct, frozen=True):
     never: tuple[tuple[str, ...], ...]
 
 
-def rule_for_tool(tool: ToolSpec) -> Rule:
+def make_tool_rule(tool: ToolSpec) -> Rule:
     return Rule(Verdict.ALLOW, f"{_NAME}{tool.name}", (tool.name,), covers="exact", digest=digest_of(tool))
 
 
@@ -36,8 +36,8 @@ def digest_of(tool: ToolSpec) -> str:
     """Returns a digest of an external tool's description, schema and hints; "" for aish's own tools."""
     if tool.hints is None and tool.source in _OWN_SOURCES:
         return ""
-    told = (tool.description, tool.schema, tool.output_schema, tool.effect, tool.beyond, tool.paths, tool.hints)
-    return hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
+    described = (tool.description, tool.schema, tool.output_schema, tool.effect, tool.beyond, tool.paths, tool.hints)
+    return hashlib.sha256(msgspec.json.encode(described, order="deterministic")).hexdigest()
 
 
 def is_current(rule: Rule, tool: ToolSpec) -> bool:
@@ -45,14 +45,14 @@ def is_current(rule: Rule, tool: ToolSpec) -> bool:
     return rule.covers != "exact" or bool(rule.commands) or rule.digest == digest_of(tool)
 
 
-def rule_for_command(words: Words, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
+def make_command_rule(words: Words, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
     """Returns None if no rule is narrow enough. `is_inside` says whether a path is in the workspace."""
     prefix = _prefix(words)
     known = tuple(word for word in words if word is not None)
     if prefix is None or not all(map(_is_plain, known)):
         return None
     line = " ".join(known)
-    if " ".join(prefix) in _table().holes and len(known) > len(prefix):
+    if " ".join(prefix) in _load_table().holes and len(known) > len(prefix):
         free = free_words((*prefix, ANY_WORD), words)
         if free is not None and all(map(is_inside, free)):
             return _command_rule(" ".join((*prefix, ANY_WORD)), example=line)
@@ -63,14 +63,14 @@ def _command_rule(text: str, *, example: str = "") -> Rule:
     return Rule(
         Verdict.ALLOW,
         name=f"{_NAME}{text}",
-        tools=("shell__run",),
+        tools=(SHELL_TOOL,),
         commands=(text,),
         match=(example,) if example else (),
         covers="pattern" if ANY_WORD in text.split() else "exact",
     )
 
 
-def narrowed(rule: Rule) -> Rule:
+def narrow_rule(rule: Rule) -> Rule:
     """Narrows a rule from the approvals file. Older ones were wider: each now covers the line or the tool it names."""
     if rule.verdict is not Verdict.ALLOW or rule.covers != "prefix":
         return rule
@@ -80,7 +80,7 @@ def narrowed(rule: Rule) -> Rule:
     return msgspec.structs.replace(rule, covers="exact" if is_exact else "pattern")
 
 
-def edited(rule: Rule, text: str) -> Rule | None:
+def edit_rule(rule: Rule, text: str) -> Rule | None:
     """Returns the rule with the user's change of what it covers; None if it would cover almost everything, or
     another tool, which was not shown."""
     if not text or rule.name == f"{_NAME}{text}":
@@ -99,7 +99,7 @@ def edited(rule: Rule, text: str) -> Rule | None:
 def is_too_wide(text: str, *, command: bool) -> bool:
     """Whether a rule would cover almost everything; such a rule is not stored."""
     words = tuple(text.split())
-    return any(_covers(words, begin) for begin in _table().never) if command else not text.strip("*?")
+    return any(_covers(words, begin) for begin in _load_table().never) if command else not text.strip("*?")
 
 
 def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
@@ -110,7 +110,7 @@ def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
 def _prefix(words: Words) -> tuple[str, ...] | None:
     """Returns the words that identify this use of a program; all of them for an unknown program."""
     known = tuple(word for word in words if word is not None)
-    table = _table()
+    table = _load_table()
     if not known or len(known) < len(words) or "/" in known[0]:
         return None
     if any(known[: len(begin)] == begin for begin in table.never):
@@ -134,7 +134,7 @@ def _is_glob(text: str) -> bool:
 
 
 @cache
-def _table() -> _Table:
+def _load_table() -> _Table:
     import tomllib  # with the first question, not with the first prompt
     from importlib import resources
 

@@ -13,12 +13,12 @@ import msgspec
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.syntax.agreement import Agreement, compare
-from aish.safety.commands.syntax.model import Block, Kind, Node, Param, Redirect, Simple, Sub, Word
+from aish.safety.commands.syntax.model import Block, BlockKind, Node, Parameter, Redirect, Simple, Substitution, Word
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.possible_commands import possible_words
 from aish.safety.policy.rules import Words
 
-_PLAIN = frozenset({Kind.SEQUENCE, Kind.PIPELINE})
+_PLAIN = frozenset({BlockKind.SEQUENCE, BlockKind.PIPELINE})
 
 
 class CommandLine(msgspec.Struct, frozen=True):
@@ -91,9 +91,9 @@ def _own_words(node: Node) -> Iterator[Word]:
 
 def _inside(word: Word) -> Iterator[Simple]:
     for part in word.parts:
-        if isinstance(part, Sub):
+        if isinstance(part, Substitution):
             yield from commands_in(part.script)
-        elif isinstance(part, Param) and part.operand is not None:
+        elif isinstance(part, Parameter) and part.operand is not None:
             yield from _inside(part.operand)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
-from aish.safety.commands.places import resolve, under
+from aish.safety.commands.path_kinds import is_under, resolve
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import expand
 from aish.safety.commands.syntax.parser import parse
@@ -51,14 +51,14 @@ _READS_NAMED = {
 _GIT_NAMES = {"status": ("v", "v"), "branch": ("", "e"), "remote": _ALL, "rev-parse": _ALL}
 
 
-def named_paths(command: str, context: ShellContext, root: str) -> set[str]:
+def find_named_paths(command: str, context: ShellContext, root: str) -> set[str]:
     """Returns everything that may be a path, also in option values and code: relative below the root, else absolute
     without the first slash, as in rules."""
     if len(command) > MAX_BYTES:  # too long to be read, and never certain to read only what it names
         return set()
     scope = Scope(context)
-    names = {name for text in _pieces_of(command) for name in _names_in(text)}
-    names |= {name for field in _fields(command, scope) for name in (*_names_in(field), *_names_within(field))}
+    names = {name for text in _split_text(command) for name in _names_in(text)}
+    names |= {name for field in _expand_words(command, scope) for name in (*_names_in(field), *_names_within(field))}
     paths = (resolve(_at_home(name, scope), scope) for name in names)
     return {_below(path, root) for path in paths if path is not None}
 
@@ -67,7 +67,7 @@ def reads_only_named(line: CommandLine, context: ShellContext) -> bool:
     """Whether this is certain. If the shell changes the directory first, names mean other files."""
     if not line.is_plain or any(_is_unclear(word, Scope(context)) for words in line.parts for word in words if word):
         return False
-    return all(_reads_named(words) for words in line.parts) or _only_moves(line)
+    return all(_reads_named(words) for words in line.parts) or _is_only_cd(line)
 
 
 def _reads_named(words: Words) -> bool:
@@ -78,26 +78,26 @@ def _reads_named(words: Words) -> bool:
     if program not in known:
         return False
     short, long = known[program]
-    return not any(_broadens(word, short, long) for word in others)
+    return not any(_reads_more(word, short, long) for word in others)
 
 
 def _is_unclear(word: str, scope: Scope) -> bool:
     path = resolve(word, scope)
     is_long = word.startswith("-") and not word.startswith("--") and len(word) > _LONGEST_OPTION_CHARS
-    return is_long or _UP.search(word) is not None or (path is not None and under(path, _LINKS))
+    return is_long or _UP.search(word) is not None or (path is not None and is_under(path, _LINKS))
 
 
-def _broadens(word: str, short: str, long: str) -> bool:
+def _reads_more(word: str, short: str, long: str) -> bool:
     if word.startswith("--"):
         return word[2:3] in tuple(long)
     return word.startswith("-") and any(letter in short for letter in word[1:])
 
 
-def _only_moves(line: CommandLine) -> bool:
+def _is_only_cd(line: CommandLine) -> bool:
     return len(line.parts) == 1 and line.parts[0][0] == "cd"
 
 
-def _fields(command: str, scope: Scope) -> Iterator[str]:
+def _expand_words(command: str, scope: Scope) -> Iterator[str]:
     """Yields every word as a program would get it."""
     try:
         parsed = parse(command)
@@ -117,11 +117,11 @@ def _names_in(word: str) -> Iterator[str]:
 
 
 def _names_within(text: str) -> Iterator[str]:
-    for piece in _pieces_of(text):
+    for piece in _split_text(text):
         yield from _names_in(piece)
 
 
-def _pieces_of(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """Splits code or prose, in which a bare word is rarely a file."""
     return filter(_PATH_LIKE.search, _AROUND.split(text))
 
@@ -133,4 +133,4 @@ def _at_home(name: str, scope: Scope) -> str:
 def _below(path: str, root: str) -> str:
     if path == root:
         return "."
-    return path[len(root.rstrip("/")) + 1 :] if under(path, root) else path.lstrip("/")
+    return path[len(root.rstrip("/")) + 1 :] if is_under(path, root) else path.lstrip("/")

@@ -17,6 +17,7 @@ from aish.types.decisions import Verdict
 from aish.types.globs import globs_of
 from aish.types.tools import Effect
 
+SHELL_TOOL = "shell__run"
 # A word of a prefix that stands for any one word.
 ANY_WORD = "*"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from aish.safety.policy.rules import SHELL_TOOL
 from aish.types.globs import globs_of
 
-SHELL_TOOL = "shell__run"
 _PLACEHOLDER_ENDS = str.maketrans("", "", "<>")  # a shell would read them as redirections
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from aish.safety.redaction.secret_formats import find_begun, groups
+from aish.safety.redaction.secret_formats import find_beginning, groups
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would redact ordinary text.
@@ -29,7 +29,7 @@ _OUR_WORD = re.compile(r"[a-z][a-z_.]*")
 TAGS = frozenset(
     {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
 )
-_OTHERS = frozenset({"arguments", "metadata"})  # their contents come from others
+_EXTERNAL_FIELDS = frozenset({"arguments", "metadata"})  # their contents come from others
 _CONTROL = re.compile(r"[\x00-\x1f]")  # not allowed in JSON strings
 PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
 _PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
@@ -62,11 +62,11 @@ class Redactor:
         once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
         self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
         # Text may contain JSON. Most values look the same there and are searched once.
-        self._spoken = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
+        self._text_forms = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
 
     def text(self, text: str) -> str:
         """Redacts text that may be or contain JSON, where values are escaped."""
-        return self._replace(text, self._spoken, _mark)
+        return self._replace(text, self._text_forms, _mark)
 
     def json(self, line: bytes) -> bytes:
         """Redacts external JSON completely. If a number is redacted, the result is no longer valid JSON."""
@@ -80,52 +80,55 @@ class Redactor:
         if redacted is line:
             return line
         try:
-            told = msgspec.json.encode(self._told(msgspec.json.decode(line)))
+            redacted_line = msgspec.json.encode(self._redact_value(msgspec.json.decode(line)))
         except (msgspec.MsgspecError, RecursionError):  # not exactly one line
             return redacted
-        return told + b"\n" if line.endswith(b"\n") else told
+        return redacted_line + b"\n" if line.endswith(b"\n") else redacted_line
 
-    def _told(self, value: Any, name: str = "", *, ours: bool = True) -> Any:
+    def _redact_value(self, value: Any, name: str = "", *, ours: bool = True) -> Any:
         if isinstance(value, str):
             return value if ours and name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
         if isinstance(value, list):
-            return [self._told(item, name, ours=ours) for item in value]
+            return [self._redact_value(item, name, ours=ours) for item in value]
         if isinstance(value, dict):
-            return {self._key(key, ours=ours): self._member(key, item, ours=ours) for key, item in value.items()}
+            return {
+                self._redact_key(key, ours=ours): self._redact_member(key, item, ours=ours)
+                for key, item in value.items()
+            }
         return value
 
-    def _member(self, key: str, item: Any, *, ours: bool) -> Any:
+    def _redact_member(self, key: str, item: Any, *, ours: bool) -> Any:
         if ours and key == "logprobs" and isinstance(item, list | dict):
             return type(item)()  # token probabilities would spell a secret out again
-        return self._told(item, key, ours=ours and key not in _OTHERS)
+        return self._redact_value(item, key, ours=ours and key not in _EXTERNAL_FIELDS)
 
-    def _key(self, key: str, *, ours: bool) -> str:
+    def _redact_key(self, key: str, *, ours: bool) -> str:
         return key if ours and _OUR_WORD.fullmatch(key) else self.text(key)
 
     def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
         """Redacts text or JSON that comes in pieces. The first piece of a secret gets the mark, its other pieces
         nothing. Returns the same object if there is no secret."""
         text = "".join(pieces)
-        masked = self._replace(text, self._spoken, _mask)
+        masked = self._replace(text, self._text_forms, _mask)
         if masked is text:
             return pieces
-        told, start = [], 0
+        redacted_line, start = [], 0
         for piece in pieces:
-            told.append(masked[start : start + len(piece)].replace(_REST, "").replace(_FIRST, MARK))
+            redacted_line.append(masked[start : start + len(piece)].replace(_REST, "").replace(_FIRST, MARK))
             start += len(piece)
-        return told
+        return redacted_line
 
     def open_chars(self, text: str) -> int:
         """Returns how many characters at the end may be the beginning of a secret."""
-        start = find_begun(text)
-        for form in self._spoken:
-            start = min(start, _begun_at(text, form))
+        start = find_beginning(text)
+        for form in self._text_forms:
+            start = min(start, _find_prefix(text, form))
         return len(text) - start
 
     def replace(self, text: str, stand_in: Callable[[str], str]) -> str:
         """Replaces every secret by `stand_in` of the found text, which is escaped inside JSON. Returns the same
         object if there is none."""
-        return self._replace(text, self._spoken, stand_in)
+        return self._replace(text, self._text_forms, stand_in)
 
     def within_json(self, found: str) -> str:
         """Returns the found text as it is written in a JSON string; unchanged if it was found in one."""
@@ -147,7 +150,7 @@ class Redactor:
         return f"Redactor({len(self._values)} values)"
 
 
-def _begun_at(text: str, form: str) -> int:
+def _find_prefix(text: str, form: str) -> int:
     """Returns where the text ends with a prefix of `form`; its length if it does not."""
     place = text.find(form[0], max(0, len(text) - len(form) + 1))
     while place >= 0 and not form.startswith(text[place:]):
@@ -185,13 +188,13 @@ class Vault:
 
     def restore(self, text: str) -> str:
         """Unknown placeholders stay as they are."""
-        return self._put_back(text, str)
+        return self._restore_with(text, str)
 
     def restore_json(self, text: str) -> str:
         """Restores inside JSON, where values must be escaped."""
-        return self._put_back(text, self._redactor.within_json)
+        return self._restore_with(text, self._redactor.within_json)
 
-    def _put_back(self, text: str, form: Callable[[str], str]) -> str:
+    def _restore_with(self, text: str, form: Callable[[str], str]) -> str:
         if _PLACEHOLDER_START not in text:
             return text
         known = self._secrets
@@ -213,20 +216,20 @@ class Restorer:
 
     def __init__(self, restore: Callable[[str], str]) -> None:
         self._restore = restore
-        self._held = ""
+        self._pending = ""
 
     def feed(self, text: str) -> str:
-        text = self._held + text
-        keep = _held_chars(text)
-        self._held = text[len(text) - keep :] if keep else ""
+        text = self._pending + text
+        keep = _pending_chars(text)
+        self._pending = text[len(text) - keep :] if keep else ""
         return self._restore(text[: len(text) - keep] if keep else text)
 
     def finish(self) -> str:
-        held, self._held = self._held, ""
-        return held
+        pending, self._pending = self._pending, ""
+        return pending
 
 
-def _held_chars(text: str) -> int:
+def _pending_chars(text: str) -> int:
     """Returns how many characters at the end may begin a placeholder: at most all but its last one."""
     start = text.rfind("<", max(0, len(text) - _PLACEHOLDER_CHARS + 1))
     if start < 0:

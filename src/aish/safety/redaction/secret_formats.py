@@ -27,7 +27,7 @@ _BEGIN = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u00[01][0-9a-f]))"
 
 
 # Bounded on both ends, so that matching stays fast; the formats are those that the issuers document.
-_LOOKS: tuple[tuple[str, str], ...] = (
+_FORMATS: tuple[tuple[str, str], ...] = (
     ("sk-", r"\bsk-(?:ant-|proj-|or-v1-|svcacct-)?[A-Za-z0-9_-]{20,200}"),
     ("AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
     ("ASIA", r"\bASIA[0-9A-Z]{16}\b"),
@@ -61,7 +61,7 @@ def _rare_in(marker: str) -> str:
 @cache
 def groups() -> Groups:
     """Returns the formats by the character to search first. Compiled at first use, so that no prompt waits for it."""
-    formats = [Format(marker, re.compile(look.replace(r"\b", _BEGIN, 1))) for marker, look in _LOOKS]
+    formats = [Format(marker, re.compile(regex.replace(r"\b", _BEGIN, 1))) for marker, regex in _FORMATS]
     return tuple(
         (rare, tuple(format for format in formats if _rare_in(format.marker) == rare))
         for rare in dict.fromkeys(_rare_in(format.marker) for format in formats)
@@ -78,26 +78,26 @@ _BEFORE_RUN_CHARS = len(" Bearer ")
 _LONGEST = 20_300  # a block; anything that begins earlier has ended
 
 
-def find_begun(text: str) -> int:
+def find_beginning(text: str) -> int:
     """Returns where the text ends with the beginning of a key; its length if it does not."""
     start = max(0, len(text.rstrip(_RUN)) - _BEFORE_RUN_CHARS)
     for longer in ("-----BEGIN", "://"):
         if (place := text.rfind(longer)) >= 0:
             start = min(start, place)
-    found = _beginnings().search(text, max(start, len(text) - _LONGEST))
+    found = _beginning_pattern().search(text, max(start, len(text) - _LONGEST))
     return found.start() if found else len(text)
 
 
 @cache
-def _beginnings() -> re.Pattern[str]:
-    words = "|".join(_begun(marker, _OF_A_WORD) for marker, look in _LOOKS if look.startswith(r"\b"))
-    login, block = _begun("://", _OF_A_LOGIN), _begun("-----BEGIN ", _OF_A_BLOCK)
-    bearer = f"[Bb](?:{_begun('earer ', _OF_A_BEARER)})?"
+def _beginning_pattern() -> re.Pattern[str]:
+    words = "|".join(_prefixes_of(marker, _OF_A_WORD) for marker, regex in _FORMATS if regex.startswith(r"\b"))
+    login, block = _prefixes_of("://", _OF_A_LOGIN), _prefixes_of("-----BEGIN ", _OF_A_BLOCK)
+    bearer = f"[Bb](?:{_prefixes_of('earer ', _OF_A_BEARER)})?"
     escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # after which a key may begin, see _BEGIN
     return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer})\Z")
 
 
-def _begun(literal: str, rest: str) -> str:
+def _prefixes_of(literal: str, rest: str) -> str:
     """Matches the literal with what follows it, and all prefixes of that."""
     for char in reversed(literal):
         rest = f"{re.escape(char)}(?:{rest})?"

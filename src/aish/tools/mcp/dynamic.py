@@ -22,7 +22,7 @@ from aish.errors import GuestFailed, GuestRefused
 from aish.net.http.client import HttpClient
 from aish.ports import CallContext, Toolset
 from aish.safety.redaction.redactor import Redactor
-from aish.safety.urls import fault_of, find_allowed, is_public
+from aish.safety.urls import find_allowed, find_url_fault, is_public
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import McpServer, OpenSession, ServerState, ToolExposure
 from aish.tools.mcp.types import ServerSpec
@@ -99,7 +99,7 @@ class GuestServers:
             await asyncio.wait(self._closing)
 
     def _allowed(self, wanted: GuestServer) -> tuple[ServerSpec, bool]:
-        if fault := fault_of(wanted.url):
+        if fault := find_url_fault(wanted.url):
             raise GuestRefused(wanted.label, fault, "faulty")
         allowed = find_allowed(wanted.url, self._patterns)
         if allowed is None:

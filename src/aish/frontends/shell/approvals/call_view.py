@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aish.frontends.shell.prompt.line_reader import AnswerReader
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext, classify
-from aish.safety.policy.gate import Judgement
+from aish.safety.policy.judgement import Judgement
 from aish.types.decisions import Question
 from aish.types.tools import Arguments
 

@@ -7,7 +7,7 @@ from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, d
 from aish.frontends.terminal import Output, is_interactive, visible
 from aish.ports import Ask
 from aish.safety.policy.always_rules import is_too_wide
-from aish.safety.policy.gate import SHELL_TOOL
+from aish.safety.policy.rules import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 
 _CHOICES = {

@@ -14,7 +14,7 @@ from aish.frontends.shell.approvals.call_view import HARMLESS
 from aish.frontends.shell.approvals.consent import ask_for_rule
 from aish.frontends.shell.command_hints import split_by_availability
 from aish.frontends.shell.shell import Shell
-from aish.safety.policy.gate import Judgement
+from aish.safety.policy.judgement import Judgement
 from aish.types.decisions import Answer, Choice, Question, Verdict
 from aish.types.live_shell import RunResult
 from aish.types.messages import text_of

@@ -10,11 +10,11 @@ from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.removal import is_precious_target
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
-from aish.safety.commands.places import is_precious, swept, under
+from aish.safety.commands.path_kinds import is_precious, is_under, recursive_target
 from aish.safety.commands.proof.filters import sed_writes
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field
-from aish.safety.commands.verdict import Change
+from aish.safety.commands.verdict import PathChange
 
 _FIND_FILES = frozenset({"-fprint", "-fprintf", "-fls", "-fprint0"})
 _TAR = grammar(
@@ -46,19 +46,19 @@ def note_effects(call: Call, scope: Scope, findings: Findings) -> None:
         handler(call, scope, findings)
 
 
-def _find(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_find(call: Call, scope: Scope, findings: Findings) -> None:
     for action, target in zip(call.arguments, call.arguments[1:], strict=False):
         if action.text in _FIND_FILES:
-            note_write(target, Change.OVERWRITE, scope, findings)
+            note_write(target, PathChange.OVERWRITE, scope, findings)
 
 
-def _openssl(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_openssl(call: Call, scope: Scope, findings: Findings) -> None:
     for option, target in zip(call.arguments, call.arguments[1:], strict=False):
         if option.text in ("-out", "-keyout", "-writerand"):
-            note_write(target, Change.OVERWRITE, scope, findings)
+            note_write(target, PathChange.OVERWRITE, scope, findings)
 
 
-def _sed(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_sed(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _SED)
     scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
     in_place = found.has("-i", "-I", "--in-place")
@@ -67,10 +67,10 @@ def _sed(call: Call, scope: Scope, findings: Findings) -> None:
     for path in sed_writes("\n".join(scripts)):
         # The shell does not expand it there, but the home is meant.
         target = scope.home + path[1:] if path.startswith("~/") else path
-        note_write(Field(target, call.span, path), Change.OVERWRITE, scope, findings)
+        note_write(Field(target, call.span, path), PathChange.OVERWRITE, scope, findings)
 
 
-def _tar(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_tar(call: Call, scope: Scope, findings: Findings) -> None:
     arguments = list(call.arguments)
     if arguments and re.fullmatch(r"[A-Za-z]+", arguments[0].text):  # the old syntax: letters without a dash
         arguments[0] = Field(f"-{arguments[0].text}", arguments[0].span, arguments[0].raw)
@@ -83,45 +83,45 @@ def _tar(call: Call, scope: Scope, findings: Findings) -> None:
     if names & _TAR_CREATES:
         for path in found.values("-f", "--file"):
             if path != "-":
-                note_write(Field(path, call.span, path), Change.OVERWRITE, scope, findings)
+                note_write(Field(path, call.span, path), PathChange.OVERWRITE, scope, findings)
     elif names & _TAR_EXTRACTS and not names & {"-O", "--to-stdout"}:
         findings.doubt(f"{call.name} replaces files that are in the archive", call.span, "write.extract", "write")
 
 
-def _docker(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_docker(call: Call, scope: Scope, findings: Findings) -> None:
     """`docker run -v /:/h … rm -rf /h`: the container removes files of this machine."""
     words = re.split(r"[\s;&|'\"()]+", " ".join(field.text for field in call.arguments))
     if not any(word.rpartition("/")[2] in _REMOVERS for word in words):
         return
-    for source, target in _mounts(call):
-        inside = (swept(word) for word in words if target != "/" and under(word, target))
+    for source, target in _find_mounts(call):
+        inside = (recursive_target(word) for word in words if target != "/" and is_under(word, target))
         hosts = (f"{source.rstrip('/')}{path[len(target) :]}" or "/" for path in inside)
         if any(is_precious(path, scope) for path in hosts):
             says = f"removes what is in {source} through a container"
             findings.danger(says, call.span, "docker.mount", "removal", catastrophe=True)
 
 
-def _mounts(call: Call) -> Iterator[tuple[str, str]]:
+def _find_mounts(call: Call) -> Iterator[tuple[str, str]]:
     """Yields the mounted folders of this machine, with their paths in the container."""
     found = scan(call.arguments, _DOCKER)
     for value in found.values("-v", "--volume"):
         source, _, rest = value.partition(":")
-        yield swept(source), swept(rest.partition(":")[0])
+        yield recursive_target(source), recursive_target(rest.partition(":")[0])
     for value in found.values("--mount"):
         parts = dict(item.partition("=")[::2] for item in value.split(","))
         source = parts.get("source") or parts.get("src") or ""
         target = parts.get("target") or parts.get("dst") or parts.get("destination") or ""
-        yield swept(source), swept(target)
+        yield recursive_target(source), recursive_target(target)
 
 
-def _sort(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_sort(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, grammar("-o: --output= -t: -k: -S: -T: --key= --field-separator="))
     target = found.value("-o", "--output")
     if target is not None and target in (field.text for field in found.positionals):
         findings.danger(f"replaces {target} by itself, sorted", call.span, "sort.self", "truncation")
 
 
-def _curl(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_curl(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _CURL)
     if not found.has("-O", "--remote-name", "--remote-name-all", "-J", "--remote-header-name"):
         return
@@ -129,10 +129,10 @@ def _curl(call: Call, scope: Scope, findings: Findings) -> None:
     for url in found.positionals:
         name = url.text.split("?")[0].rpartition("/")[2] or url.text
         target = f"{folder}/{name}" if folder else name
-        note_write(Field(target, url.span, url.raw), Change.OVERWRITE, scope, findings)
+        note_write(Field(target, url.span, url.raw), PathChange.OVERWRITE, scope, findings)
 
 
-def _git(call: Call, scope: Scope, findings: Findings) -> None:
+def _check_git(call: Call, scope: Scope, findings: Findings) -> None:
     found = scan(call.arguments, _GIT)
     verb, *words = [field.text for field in found.positionals] or [""]
     if verb == "clean" and not found.has("-n", "--dry-run"):
@@ -148,12 +148,12 @@ def _git(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 _HANDLERS: dict[str, Callable[[Call, Scope, Findings], None]] = {
-    **dict.fromkeys(("find", "gfind", "bfs"), _find),
-    **dict.fromkeys(("sed", "gsed"), _sed),
-    **dict.fromkeys(("tar", "gtar", "bsdtar"), _tar),
-    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
-    "curl": _curl,
-    "sort": _sort,
-    "openssl": _openssl,
-    "git": _git,
+    **dict.fromkeys(("find", "gfind", "bfs"), _check_find),
+    **dict.fromkeys(("sed", "gsed"), _check_sed),
+    **dict.fromkeys(("tar", "gtar", "bsdtar"), _check_tar),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _check_docker),
+    "curl": _check_curl,
+    "sort": _check_sort,
+    "openssl": _check_openssl,
+    "git": _check_git,
 }

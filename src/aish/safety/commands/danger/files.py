@@ -8,24 +8,24 @@ from aish.safety.commands import tables
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import Scan, grammar, scan
-from aish.safety.commands.places import Place, is_data, is_inside, place_of, resolve
+from aish.safety.commands.path_kinds import PathKind, is_data, is_inside, kind_of_path, resolve
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.commands.syntax.model import Redirect, Span
-from aish.safety.commands.tables import Writer
-from aish.safety.commands.verdict import Change
+from aish.safety.commands.tables import WriterProgram
+from aish.safety.commands.verdict import PathChange
 
-_SAYS = {
-    Change.OVERWRITE: "overwrites",
-    Change.APPEND: "appends to",
-    Change.CREATE: "creates",
-    Change.MODIFY: "changes",
-    Change.REMOVE: "removes",
+_VERBS = {
+    PathChange.OVERWRITE: "overwrites",
+    PathChange.APPEND: "appends to",
+    PathChange.CREATE: "creates",
+    PathChange.MODIFY: "changes",
+    PathChange.REMOVE: "removes",
 }
-_WHERE = {
-    Place.KEYS: ("keys.write", "keys", "where keys are kept"),
-    Place.STARTUP: ("startup.write", "startup", "which runs at start-up or later"),
-    Place.SYSTEM: ("system.write", "system", "which belongs to the system"),
+_PLACES = {
+    PathKind.KEYS: ("keys.write", "keys", "where keys are kept"),
+    PathKind.STARTUP: ("startup.write", "startup", "which runs at start-up or later"),
+    PathKind.SYSTEM: ("system.write", "system", "which belongs to the system"),
 }
 _SYSRQ = "/proc/sysrq-trigger"
 # They print nothing, so redirecting their output only empties the file.
@@ -46,16 +46,16 @@ def is_write(redirect: Redirect, target: Field | None) -> bool:
     return not (redirect.operator.endswith("&") and (target.text.isdecimal() or target.text == "-"))
 
 
-def redirect_write(redirect: Redirect, target: Field, words: list[Field], scope: Scope, findings: Findings) -> None:
+def check_redirect(redirect: Redirect, target: Field, words: list[Field], scope: Scope, findings: Findings) -> None:
     append = redirect.operator.endswith(">>")
     path = resolve(target.text, scope)
-    if not append and path is not None and place_of(path, scope) is not Place.SINK:
+    if not append and path is not None and kind_of_path(path, scope) is not PathKind.SINK:
         if _is_silent(words):
             findings.danger(f"empties {target.shown}", redirect.span, "redirect.empty", "truncation")
         elif path in {resolve(word.text, scope) for word in words[1:]}:
             text = f"empties {target.shown} before it is read"
             findings.danger(text, redirect.span, "redirect.self", "truncation")
-    note_write(target, Change.APPEND if append else Change.OVERWRITE, scope, findings, span=redirect.span)
+    note_write(target, PathChange.APPEND if append else PathChange.OVERWRITE, scope, findings, span=redirect.span)
 
 
 def _is_silent(words: list[Field]) -> bool:
@@ -72,7 +72,7 @@ def _is_silent(words: list[Field]) -> bool:
     )
 
 
-def note_write(target: Field, change: Change, scope: Scope, findings: Findings, *, span: Span | None = None,
+def note_write(target: Field, change: PathChange, scope: Scope, findings: Findings, *, span: Span | None = None,
                firm: bool = True) -> None:  # fmt: skip
     """`firm` means that the file is certainly opened for writing, so overwriting one outside the workspace is a
     loss."""
@@ -80,36 +80,36 @@ def note_write(target: Field, change: Change, scope: Scope, findings: Findings, 
     path = resolve(target.text, scope)
     if path is None:
         findings.write(target.shown, change, span, inside=False)
-        findings.doubt(f"{_SAYS[change]} a file that is only known when it runs: {target.shown}", span,
+        findings.doubt(f"{_VERBS[change]} a file that is only known when it runs: {target.shown}", span,
                        "write.unresolved", "write")  # fmt: skip
         return
-    place = place_of(path, scope)
-    if place is Place.SINK:
+    place = kind_of_path(path, scope)
+    if place is PathKind.SINK:
         return
     findings.write(path, change, span, inside=is_inside(path, scope))
     _judge_place(path, place, change, span, findings, firm=firm)
 
 
-def _judge_place(path: str, place: Place, change: Change, span: Span, findings: Findings, *, firm: bool) -> None:
-    says = f"{_SAYS[change]} {path}"
+def _judge_place(path: str, place: PathKind, change: PathChange, span: Span, findings: Findings, *, firm: bool) -> None:
+    says = f"{_VERBS[change]} {path}"
     if path == _SYSRQ:
         findings.danger(f"{says}, which can stop the machine at once", span, "power.sysrq", "power", catastrophe=True)
-    elif place is Place.DISK:
+    elif place is PathKind.DISK:
         findings.danger(f"{says}, a whole disk", span, "disk.write", "disk", catastrophe=True)
-    elif place in _WHERE and change is not Change.CREATE:
-        rule, kind, where = _WHERE[place]
+    elif place in _PLACES and change is not PathChange.CREATE:
+        rule, kind, where = _PLACES[place]
         findings.danger(f"{says}, {where}", span, rule, kind)
-    elif change is Change.OVERWRITE and is_data(path) and firm:
+    elif change is PathChange.OVERWRITE and is_data(path) and firm:
         findings.danger(f"{says}, which holds data", span, "data.overwrite", "truncation")
-    elif place is Place.OUTSIDE and change is Change.OVERWRITE and firm:
+    elif place is PathKind.OUTSIDE and change is PathChange.OVERWRITE and firm:
         findings.danger(f"{says}, outside the workspace", span, "outside.overwrite", "truncation")
-    elif place is Place.OUTSIDE:
+    elif place is PathKind.OUTSIDE:
         findings.doubt(f"{says}, outside the workspace", span, "outside.write", "write")
     else:
         findings.doubt(says, span, "write", "write")
 
 
-def note_fed_file(words: list[Field], source: Field, scope: Scope, findings: Findings) -> None:
+def check_fed_file(words: list[Field], source: Field, scope: Scope, findings: Findings) -> None:
     """`tee f < /dev/null` empties f; `psql < drop.sql` does what its name says."""
     name = words[0].text.rpartition("/")[2]
     if source.text == "/dev/null" and name in ("tee", "sponge"):
@@ -118,26 +118,26 @@ def note_fed_file(words: list[Field], source: Field, scope: Scope, findings: Fin
         for target in () if appends else targets:
             findings.danger(f"empties {target.shown}", target.span, "redirect.empty", "truncation")
     if tables.clients().find(name):
-        note_script(source.text, source.span, findings)
+        check_script(source.text, source.span, findings)
 
 
-def note_script(path: str, span: Span, findings: Findings) -> None:
+def check_script(path: str, span: Span, findings: Findings) -> None:
     """Detects a file of statements whose name says that it loses data."""
     if _LOSING_SCRIPT.fullmatch(path):
         findings.danger(f"runs {path}, which by its name loses data", span, "database.script", "database")
 
 
-def argument_writes(call: Call, scope: Scope, findings: Findings) -> None:
+def check_written_arguments(call: Call, scope: Scope, findings: Findings) -> None:
     for writer in tables.writers().find(call.name):
         found = scan(call.arguments, grammar(writer.options))
         if writer.needs and not found.has(*writer.needs.split()):
             continue
-        change = Change.APPEND if writer.append and found.has(*writer.append.split()) else writer.change
-        for target in _targets(writer, found, call):
-            _note_argument(target, change, call, scope, findings)
+        change = PathChange.APPEND if writer.append and found.has(*writer.append.split()) else writer.change
+        for target in _find_targets(writer, found, call):
+            _check_target(target, change, call, scope, findings)
 
 
-def _targets(writer: Writer, found: Scan, call: Call) -> list[Field]:
+def _find_targets(writer: WriterProgram, found: Scan, call: Call) -> list[Field]:
     named = [Field(value, call.span, value) for value in found.values(*writer.to.split())]
     positionals = list(found.positionals)
     if writer.which == "all":
@@ -151,11 +151,11 @@ def _targets(writer: Writer, found: Scan, call: Call) -> list[Field]:
     return named
 
 
-def _note_argument(target: Field, change: Change, call: Call, scope: Scope, findings: Findings) -> None:
+def _check_target(target: Field, change: PathChange, call: Call, scope: Scope, findings: Findings) -> None:
     path = resolve(target.text, scope)
     # Permissions of a key file are often corrected by hand; recursive changes have a rule of their own.
-    harmless = change is Change.MODIFY and call.name in ("chmod", "chown", "chgrp")
-    if path is not None and harmless and place_of(path, scope) in (Place.KEYS, Place.STARTUP):
+    harmless = change is PathChange.MODIFY and call.name in ("chmod", "chown", "chgrp")
+    if path is not None and harmless and kind_of_path(path, scope) in (PathKind.KEYS, PathKind.STARTUP):
         findings.doubt(f"changes permissions of {path}", target.span, "permissions.file", "permissions")
         return
     if ":" in target.text.partition("/")[0] and DYNAMIC not in target.text:
@@ -171,7 +171,7 @@ def _note_argument(target: Field, change: Change, call: Call, scope: Scope, find
     if forced and any(word.text == "/dev/null" for word in call.arguments[:-1]):
         findings.danger(f"puts nothing in the place of {target.shown}", target.span, "link.empty", "truncation")
     firm = forced or call.name in ("tee", "sponge")
-    if change is not Change.REMOVE:
+    if change is not PathChange.REMOVE:
         note_write(target, change, scope, findings, firm=firm)
         return
     if call.name == "rmdir":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from aish.safety.commands.bounds import MAX_COMMANDS
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field
 from aish.safety.commands.syntax.model import Span
-from aish.safety.commands.verdict import Change, Level, Reason, Write
+from aish.safety.commands.verdict import Level, PathChange, Reason, Write
 
 # Enough reasons for a decision; a hostile line must not fill the memory.
 MAX_REASONS = 40
@@ -23,6 +26,16 @@ class Findings:
         self.anchor: Span | None = None
         # Every command's arguments with their scope, to be searched for secrets if the line is not safe.
         self.arguments: list[tuple[Field, Scope]] = []
+
+    @contextmanager
+    def anchored(self, span: Span) -> Iterator[None]:
+        """Findings of nested text point to this span, the outermost one if nested deeper."""
+        outer = self.anchor
+        self.anchor = outer or span
+        try:
+            yield
+        finally:
+            self.anchor = outer
 
     def argument(self, field: Field, scope: Scope) -> None:
         if len(self.arguments) < MAX_ARGUMENTS:
@@ -43,7 +56,7 @@ class Findings:
         if len(self.reasons) < MAX_REASONS or reason.catastrophe:
             self.reasons.append(reason)
 
-    def write(self, path: str, change: Change, span: Span, *, inside: bool) -> None:
+    def write(self, path: str, change: PathChange, span: Span, *, inside: bool) -> None:
         if len(self.writes) < MAX_REASONS:
             self.writes.append(Write(path, change, inside, self.anchor or span))
 

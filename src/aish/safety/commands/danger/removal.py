@@ -8,7 +8,7 @@ from itertools import pairwise
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
-from aish.safety.commands.places import Place, is_data, is_precious, place_of, resolve, swept
+from aish.safety.commands.path_kinds import PathKind, is_data, is_precious, kind_of_path, recursive_target, resolve
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 
@@ -46,7 +46,7 @@ def _check_target(
                         catastrophe=True)  # fmt: skip
         return
     resolved = resolve(target.text, scope)
-    path = swept(resolved) if resolved is not None else None
+    path = recursive_target(resolved) if resolved is not None else None
     if recursive and path is not None and is_precious(path, scope):
         findings.danger(
             f"removes {path} and everything in it", call.span, "remove.precious", "removal", catastrophe=True
@@ -64,8 +64,8 @@ def _check_target(
 
 
 def _check_file(shown: str, path: str | None, scope: Scope, call: Call, findings: Findings) -> None:
-    place = place_of(path, scope) if path is not None else Place.UNRESOLVED
-    if place in (Place.KEYS, Place.STARTUP, Place.SYSTEM, Place.OUTSIDE, Place.DISK):
+    place = kind_of_path(path, scope) if path is not None else PathKind.UNRESOLVED
+    if place in (PathKind.KEYS, PathKind.STARTUP, PathKind.SYSTEM, PathKind.OUTSIDE, PathKind.DISK):
         findings.danger(f"removes {shown}, outside the workspace", call.span, "remove.outside", "removal")
     else:
         findings.doubt(f"removes {shown}", call.span, "remove.file", "removal")
@@ -99,7 +99,7 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
 
 def is_precious_target(field: Field, scope: Scope) -> bool:
     path = resolve(field.text, scope)
-    return path is not None and is_precious(swept(path), scope)
+    return path is not None and is_precious(recursive_target(path), scope)
 
 
 def check_sweep(call: Call, scope: Scope, findings: Findings) -> None:
@@ -124,7 +124,7 @@ def check_move(call: Call, scope: Scope, findings: Findings) -> None:
 
 def check_dd(call: Call, scope: Scope, findings: Findings) -> None:
     from aish.safety.commands.danger.files import note_write
-    from aish.safety.commands.verdict import Change
+    from aish.safety.commands.verdict import PathChange
 
     operands = dict(field.text.partition("=")[::2] for field in call.arguments)
     target = operands.get("of", "")
@@ -135,13 +135,15 @@ def check_dd(call: Call, scope: Scope, findings: Findings) -> None:
         findings.danger(f"dd wipes {target}", call.span, "disk.dd", "disk")
     if is_data(target) or target.endswith(".sql"):
         findings.danger(f"dd overwrites {target}, which holds data", call.span, "data.overwrite", "truncation")
-    note_write(field, Change.OVERWRITE, scope, findings, firm=False)
+    note_write(field, PathChange.OVERWRITE, scope, findings, firm=False)
 
 
 def check_shred(call: Call, scope: Scope, findings: Findings) -> None:
     for field in scan(call.arguments, grammar("-n: -s: --iterations= --size= --random-source=")).positionals:
         path = resolve(field.text, scope)
-        if path is not None and (place_of(path, scope) is Place.DISK or is_precious(swept(path), scope)):
+        if path is not None and (
+            kind_of_path(path, scope) is PathKind.DISK or is_precious(recursive_target(path), scope)
+        ):
             says = f"overwrites {field.shown} so that nothing can be recovered"
             findings.danger(says, call.span, "disk.shred", "disk", catastrophe=True)
 

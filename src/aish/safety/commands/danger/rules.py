@@ -12,7 +12,7 @@ from aish.safety.commands import tables
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.options import Flag, Scan, scan
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
-from aish.safety.commands.tables import Rule
+from aish.safety.commands.tables import DestructiveRule
 from aish.safety.commands.verdict import Level, Reason
 
 # Texts in a reason are shown to users, so they are short.
@@ -44,11 +44,11 @@ def apply_rules(call: Call, findings: Findings) -> None:
     found = scan(call.arguments, table.grammar(call.name))
     verb = " ".join(field.text for field in found.positionals)
     for rule in candidates:
-        if _holds(rule, found, verb, call):
-            findings.add(_reason(rule, found, call))
+        if _applies(rule, found, verb, call):
+            findings.add(_make_reason(rule, found, call))
 
 
-def _holds(rule: Rule, found: Scan, verb: str, call: Call) -> bool:
+def _applies(rule: DestructiveRule, found: Scan, verb: str, call: Call) -> bool:
     if rule.verb and not _verb(rule.verb).match(verb):
         return False
     if rule.word and not any(_whole(rule.word).fullmatch(field.text) for field in found.positionals):
@@ -80,7 +80,7 @@ def _matches(flag: Flag, name: str, *, exact: bool) -> bool:
     return not exact and len(flag.name) > 4 and flag.name.startswith("--") and wanted.startswith(flag.name)
 
 
-def _reason(rule: Rule, found: Scan, call: Call) -> Reason:
+def _make_reason(rule: DestructiveRule, found: Scan, call: Call) -> Reason:
     words = [field.shown for field in found.positionals]
     first = 1 if rule.verb and len(words) > 1 else 0
     arguments = " ".join(words[first:])[:_SHOWN_CHARS] or "what it is given"
@@ -100,6 +100,6 @@ def _whole(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def call_of(words: Sequence[Field], fed: str = "") -> Call:
+def make_call(words: Sequence[Field], fed: str = "") -> Call:
     name = words[0].text.rpartition("/")[2] or words[0].text
     return Call(name, tuple(words), fed)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from aish.safety.commands import tables
-from aish.safety.commands.danger.code import applescript_commands
+from aish.safety.commands.danger.code import find_applescript_commands
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
@@ -37,7 +37,7 @@ class Inner(msgspec.Struct, frozen=True):
     guess: bool = False  # the wrapper had unknown options, so the command may start elsewhere
 
 
-def look_through(call: Call, stdin: str | None) -> Iterator[Inner]:
+def find_inner_commands(call: Call, stdin: str | None) -> Iterator[Inner]:
     if call.name in ("xargs", "gxargs"):
         yield from _xargs(call, stdin)
     elif call.name == "parallel":
@@ -71,14 +71,14 @@ def _through(wrapper: Wrapper, call: Call) -> Iterator[Inner]:
     if not rest:
         return
     if wrapper.text:
-        yield Inner(text=" ".join(_for_shell(field) for field in rest), span=call.span)
+        yield Inner(text=" ".join(_shell_text(field) for field in rest), span=call.span)
     else:
         yield Inner(words=tuple(rest))
     if found.strange:
         yield from (Inner(words=tuple(rest[start:]), guess=True) for start in range(1, min(4, len(rest))))
 
 
-def _for_shell(field: Field) -> str:
+def _shell_text(field: Field) -> str:
     """Returns what a shell that joins its arguments gets; unknown parts become a variable, so that they stay
     unknown."""
     return field.text.replace(DYNAMIC, "$UNKNOWN")
@@ -106,7 +106,7 @@ def _scripts(wrapper: Wrapper, found: Scan, call: Call) -> Iterator[Inner]:
         texts = found.values(*wrapper.scripts.split())
     for text in texts:
         if wrapper.applescript:
-            yield from (Inner(text=command, span=call.span) for command in applescript_commands(text))
+            yield from (Inner(text=command, span=call.span) for command in find_applescript_commands(text))
             continue
         if wrapper.bang:
             if "!" not in text:
@@ -125,7 +125,7 @@ def _after_marker(wrapper: Wrapper, arguments: tuple[Field, ...]) -> Iterator[In
             return
 
 
-def _fed_words(words: tuple[Field, ...], mark: str, stdin: str | None, call: Call) -> tuple[Field, ...]:
+def _with_fed_words(words: tuple[Field, ...], mark: str, stdin: str | None, call: Call) -> tuple[Field, ...]:
     """Returns the command with its fed arguments: in place of the mark, or at the end."""
     known = stdin is not None and DYNAMIC not in stdin
     text = stdin.strip() if stdin is not None and known else DYNAMIC
@@ -139,7 +139,7 @@ def _xargs(call: Call, stdin: str | None) -> Iterator[Inner]:
     found = scan(call.arguments, grammar(_XARGS), stop=True)
     mark = found.value("-I", "-J", "-i", "--replace") or ("{}" if found.has("-i", "--replace") else "")
     if found.positionals:
-        yield Inner(words=_fed_words(found.positionals, mark, stdin, call), fed="xargs")
+        yield Inner(words=_with_fed_words(found.positionals, mark, stdin, call), fed="xargs")
 
 
 def _parallel(call: Call) -> Iterator[Inner]:
@@ -151,7 +151,7 @@ def _parallel(call: Call) -> Iterator[Inner]:
         yield Inner(text=words[0].text.replace("{}", "$UNKNOWN") + " $UNKNOWN", span=call.span, fed="parallel")
     elif words:
         yield Inner(
-            words=_fed_words(tuple(words), "{}" if any("{" in w.text for w in words) else "", None, call),
+            words=_with_fed_words(tuple(words), "{}" if any("{" in w.text for w in words) else "", None, call),
             fed="parallel",
         )
 
@@ -164,6 +164,6 @@ def _find(call: Call) -> Iterator[Inner]:
             end = next((at for at in range(index + 1, len(words)) if words[at].text in (";", "+")), len(words))
             command = words[index + 1 : end]
             if command:
-                yield Inner(words=_fed_words(command, "{}", None, call), fed="find")
+                yield Inner(words=_with_fed_words(command, "{}", None, call), fed="find")
             index = end
         index += 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aish.safety.commands.places import resolve
-from aish.safety.commands.proof.exposure import Exposure, exposure_of
+from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.proof.exposure import Exposure, classify_read
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
 from aish.safety.commands.syntax.model import Span
@@ -45,7 +45,7 @@ class Proof:
             if text:
                 self.doubt(f"reads {field.shown}, which is only known when it runs", field.span, "dynamic-read")
             return
-        exposure = exposure_of(path, scope, deep=deep, names_only=names_only, glob=field.glob)
+        exposure = classify_read(path, scope, deep=deep, names_only=names_only, glob=field.glob)
         if exposure is Exposure.SECRET:
             self.doubt(f"reads {field.shown}, which holds a secret", field.span, "secret", "secret")
         elif exposure is Exposure.OUTSIDE:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 
 from aish.safety.commands import tables
-from aish.safety.commands.places import home_relative, is_inside, is_precious, resolve, under
+from aish.safety.commands.path_kinds import is_inside, is_precious, is_under, relative_to_home, resolve
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
 from aish.types.globs import widen_brackets
@@ -33,17 +33,17 @@ class Exposure(StrEnum):
     SECRET = "secret"
 
 
-def exposure_of(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> Exposure:
+def classify_read(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> Exposure:
     """`path` is absolute and normalised. `deep` means with everything below, `glob` that it is a pattern."""
-    path = _behind_links(path, scope)
-    if any(under(path, folder) for folder in scope.private):
+    path = _resolve_process_links(path, scope)
+    if any(is_under(path, folder) for folder in scope.private):
         return Exposure.SECRET
-    if not names_only and (is_secret(path, scope, glob=glob) or (deep and _holds_secrets(path, scope))):
+    if not names_only and (is_secret(path, scope, glob=glob) or (deep and _contains_secrets(path, scope))):
         return Exposure.SECRET
     if glob and _may_climb(path):
         return Exposure.OUTSIDE
     base = fixed_part(path) if glob else path
-    if _is_open(base, scope) or (names_only and not deep and _is_listed(base)):
+    if _is_readable(base, scope) or (names_only and not deep and _is_listable(base)):
         return Exposure.INSIDE
     if names_only and is_secret(path, scope, glob=glob):
         return Exposure.SECRET
@@ -52,7 +52,7 @@ def exposure_of(path: str, scope: Scope, *, deep: bool, names_only: bool, glob: 
 
 def is_plain_name(path: str, scope: Scope, *, glob: bool) -> bool:
     """Whether it is a file in the workspace and not a secret."""
-    return exposure_of(path, scope, deep=False, names_only=False, glob=glob) is Exposure.INSIDE
+    return classify_read(path, scope, deep=False, names_only=False, glob=glob) is Exposure.INSIDE
 
 
 def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
@@ -61,7 +61,7 @@ def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
         return False
     if glob and _WILDCARD.search(path):
         return _pattern_is_secret(path, name, scope)
-    relative = home_relative(path, scope)
+    relative = relative_to_home(path, scope)
     if relative is not None and _matches("home_plain", relative):
         return False
     if _matches("paths", path) or _name_is_secret(name):
@@ -116,7 +116,7 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     """Whether a file that the pattern may match is a secret. A bare `*` or `*.json` is assumed to match ordinary
     files."""
     table = tables.secrets()
-    relative = home_relative(path, scope)
+    relative = relative_to_home(path, scope)
     if relative is not None and any(_may_name(relative, secret) for secret in table.home):
         return True
     if any(may_match_both(path, secret) for secret in table.paths if secret[0] != "*"):
@@ -150,26 +150,28 @@ def name_pattern_is_secret(name: str) -> bool:
     return False
 
 
-def _holds_secrets(path: str, scope: Scope) -> bool:
+def _contains_secrets(path: str, scope: Scope) -> bool:
     """Whether a folder that is read recursively is a usual place of keys."""
-    relative = home_relative(path.rstrip("/") + "/", scope)
+    relative = relative_to_home(path.rstrip("/") + "/", scope)
     if relative is None:
-        return any(under(secret.rstrip("*/"), path) for secret in tables.secrets().paths) or under(scope.home, path)
+        return any(is_under(secret.rstrip("*/"), path) for secret in tables.secrets().paths) or is_under(
+            scope.home, path
+        )
     prefix = relative.strip("/")
     return any(prefix == "" or secret.startswith(prefix + "/") for secret in tables.secrets().home)
 
 
-def _is_open(path: str, scope: Scope) -> bool:
-    if is_inside(path, scope) or any(under(path, folder) for folder in scope.readable):
+def _is_readable(path: str, scope: Scope) -> bool:
+    if is_inside(path, scope) or any(is_under(path, folder) for folder in scope.readable):
         return True
-    return any(under(path, place) for place in tables.secrets().harmless)
+    return any(is_under(path, place) for place in tables.secrets().harmless)
 
 
-def _is_listed(path: str) -> bool:
+def _is_listable(path: str) -> bool:
     return path in tables.secrets().listed
 
 
-def _behind_links(path: str, scope: Scope) -> str:
+def _resolve_process_links(path: str, scope: Scope) -> str:
     while (match := _PROCESS_LINK.match(path)) and (match[1] == "root" or path.startswith("/proc/self/")):
         base = "" if match[1] == "root" else scope.cwd or ""
         path = posixpath.normpath(f"{base}{path[match.end() :]}" or "/")
@@ -188,7 +190,7 @@ def _may_climb(path: str) -> bool:
     return any(_WILDCARD.search(part) and fnmatchcase("..", part) for part in parts if part.startswith("."))
 
 
-def folder_to_grant(read: Read, scope: Scope) -> str:
+def find_folder_to_grant(read: Read, scope: Scope) -> str:
     """Returns what a lasting approval covers: the folder, or only the file if the folder is too much, "" for none.
     Listing a home does not allow reading everything in it."""
     path = posixpath.normpath(read.path)
@@ -201,7 +203,7 @@ def folder_to_grant(read: Read, scope: Scope) -> str:
 
 def may_match_both(left: str, right: str) -> bool:
     """Whether some text matches both patterns. Brackets count as any one character, `*` matches slashes."""
-    if not _begin_alike(left, right):
+    if not _have_same_start(left, right):
         return False
     first, second = widen_brackets(left), widen_brackets(right)
     reachable = {0}
@@ -218,7 +220,7 @@ def may_match_both(left: str, right: str) -> bool:
     return len(second) in reachable
 
 
-def _begin_alike(left: str, right: str) -> bool:
+def _have_same_start(left: str, right: str) -> bool:
     """Compares the texts before the first wildcards; most pairs differ there."""
     first, second = _LITERAL.match(left), _LITERAL.match(right)
     assert first is not None and second is not None
@@ -249,6 +251,8 @@ def find_secret(text: str, scope: Scope) -> str | None:
                 return candidate
             continue
         path = resolve(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)
-        if path is not None and is_secret(_behind_links(path, scope), scope, glob=bool(_WILDCARD.search(path))):
+        if path is not None and is_secret(
+            _resolve_process_links(path, scope), scope, glob=bool(_WILDCARD.search(path))
+        ):
             return candidate
     return None

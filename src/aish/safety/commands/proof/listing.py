@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.safety.commands.places import resolve
+from aish.safety.commands.path_kinds import resolve
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field, expand
-from aish.safety.commands.syntax.model import Block, Kind, Node
+from aish.safety.commands.syntax.model import Block, BlockKind, Node
 
 EXACT = "exact"  # each name ends with NUL
 LINES = "lines"
@@ -32,7 +32,7 @@ _VERBS = {
 }
 
 
-def listing_of(node: Node, scope: Scope) -> str:
+def find_listing(node: Node, scope: Scope) -> str:
     """Returns how the command separates the names it lists; "" if it prints anything else, or names from outside."""
     if isinstance(node, Block) or node.assignments or node.redirects:
         return ""
@@ -41,17 +41,17 @@ def listing_of(node: Node, scope: Scope) -> str:
         return ""
     name, arguments = fields[0].text, fields[1:]
     if name in _FILTERS and scope.fed_names:
-        return _filtered(name, arguments, scope)
+        return _check_filter(name, arguments, scope)
     if name == "which":
         return LINES if len(arguments) == 1 and not arguments[0].text.startswith("-") else ""
     if name == "find":
-        return _found(arguments, scope)
+        return _check_find(arguments, scope)
     if name == "git" and arguments and arguments[0].text in _VERBS:
-        return _of_git(arguments[0].text, arguments[1:])
-    return _matching(name, arguments, scope) if name in _FINDERS else ""
+        return _check_git(arguments[0].text, arguments[1:])
+    return _check_finder(name, arguments, scope) if name in _FINDERS else ""
 
 
-def _operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) -> list[Field] | None:
+def _find_operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) -> list[Field] | None:
     """Returns the words that are not options; None if an option is not listed."""
     operands: list[Field] = []
     for field in arguments:
@@ -63,7 +63,7 @@ def _operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) ->
     return operands
 
 
-def _has(arguments: Sequence[Field], letter: str, *longs: str) -> bool:
+def _has_option(arguments: Sequence[Field], letter: str, *longs: str) -> bool:
     texts = [field.text for field in arguments if field.text[:1] == "-"]
     return any(text in longs or (text[:2] != "--" and letter in text) for text in texts)
 
@@ -73,25 +73,25 @@ def lists_names(script: Block, scope: Scope) -> bool:
     nodes: tuple[Node, ...] = script.body
     inner = scope.copy()
     inner.fed_names = ""
-    if len(nodes) == 1 and isinstance(nodes[0], Block) and nodes[0].kind is Kind.PIPELINE:
+    if len(nodes) == 1 and isinstance(nodes[0], Block) and nodes[0].kind is BlockKind.PIPELINE:
         nodes = nodes[0].body
     elif len(nodes) != 1:
         return False
     for node in nodes:
-        inner.fed_names = listing_of(node, inner)
+        inner.fed_names = find_listing(node, inner)
     return bool(inner.fed_names)
 
 
-def _filtered(name: str, arguments: Sequence[Field], scope: Scope) -> str:
+def _check_filter(name: str, arguments: Sequence[Field], scope: Scope) -> str:
     """A filter that splits lines, or reads a file of its own, does not list names."""
-    operands = _operands(arguments, *_FILTERS[name])
-    most = 1 if name == "grep" else 0
-    if operands is None or len(operands) > most or not all(field.exact for field in operands):
+    operands = _find_operands(arguments, *_FILTERS[name])
+    limit = 1 if name == "grep" else 0
+    if operands is None or len(operands) > limit or not all(field.exact for field in operands):
         return ""
-    return scope.fed_names if _has(arguments, "z") or scope.fed_names == LINES else ""
+    return scope.fed_names if _has_option(arguments, "z") or scope.fed_names == LINES else ""
 
 
-def _found(arguments: list[Field], scope: Scope) -> str:
+def _check_find(arguments: list[Field], scope: Scope) -> str:
     texts = [field.text for field in arguments]
     if any(text in ("-printf", "-exec", "-execdir", "-ls", "-follow", "-L") for text in texts):
         return ""
@@ -100,32 +100,32 @@ def _found(arguments: list[Field], scope: Scope) -> str:
         if field.text[:1] in ("-", "(", "!"):
             break
         starts.append(field)
-    if not _stays(starts, scope):
+    if not _stay_inside(starts, scope):
         return ""
     return EXACT if "-print0" in texts and "-print" not in texts else "" if "-print0" in texts else LINES
 
 
-def _of_git(verb: str, arguments: Sequence[Field]) -> str:
-    operands = _operands(arguments, *_VERBS[verb])
-    lists = verb == "ls-files" or _has(arguments, "l", "--name-only", "--files-with-matches")
+def _check_git(verb: str, arguments: Sequence[Field]) -> str:
+    operands = _find_operands(arguments, *_VERBS[verb])
+    lists = verb == "ls-files" or _has_option(arguments, "l", "--name-only", "--files-with-matches")
     if operands is None or not lists:
         return ""
-    return EXACT if _has(arguments, "z", "--null") else LINES
+    return EXACT if _has_option(arguments, "z", "--null") else LINES
 
 
-def _matching(name: str, arguments: Sequence[Field], scope: Scope) -> str:
-    operands = _operands(arguments, *_FINDERS[name])
+def _check_finder(name: str, arguments: Sequence[Field], scope: Scope) -> str:
+    operands = _find_operands(arguments, *_FINDERS[name])
     if operands is None:
         return ""
-    is_plain = name == "rg" and _has(arguments, "\0", "--files")
-    if not is_plain and not _has(arguments, "l", "--files-with-matches"):
+    is_plain = name == "rg" and _has_option(arguments, "\0", "--files")
+    if not is_plain and not _has_option(arguments, "l", "--files-with-matches"):
         return ""
-    if not _stays(operands if is_plain else operands[1:], scope):
+    if not _stay_inside(operands if is_plain else operands[1:], scope):
         return ""
-    return EXACT if _has(arguments, "0" if name == "rg" else "Z", "--null") else LINES
+    return EXACT if _has_option(arguments, "0" if name == "rg" else "Z", "--null") else LINES
 
 
-def _stays(fields: list[Field], scope: Scope) -> bool:
+def _stay_inside(fields: list[Field], scope: Scope) -> bool:
     for field in fields:
         if field.text.startswith("-"):
             continue

@@ -27,27 +27,27 @@ def check_operands(
     if refused := _find_refused(permit, found, rules, arguments):
         proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
         return
-    filters = _filters(permit, found)
+    filters = _find_filters(permit, found)
     if any(name_pattern_is_secret(text) for text in filters) and not names_only:
         proof.doubt(f"{name} looks for files that hold secrets", arguments[0].span, "secret", "secret")
-    for field in _option_files(permit, found, rules):
+    for field in _find_option_files(permit, found, rules):
         proof.read(field, scope, names_only=names_only)
     if permit.operands == "text":
         _check_text(found, scope, proof)
         return
     deep = permit.deep == "*" or found.has(*permit.deep.split())
     chosen = tuple(text for text in filters if not text.startswith("!"))
-    files = _files(permit, found)
+    files = _find_files(permit, found)
     for field in files:
         if field.text != "-":
-            for named in _committed(name, field):
+            for named in _with_committed_file(name, field):
                 proof.read(named, scope, deep=deep, names_only=names_only, filters=chosen)
     if not files and (permit.here or deep):
         here = (found.positionals or arguments or (Field(".", (0, 1), "."),))[0]
         proof.read(Field(".", here.span, "."), scope, deep=deep, names_only=names_only, filters=chosen)
 
 
-def _committed(name: str, field: Field) -> Iterator[Field]:
+def _with_committed_file(name: str, field: Field) -> Iterator[Field]:
     """Yields the operand, and for git the file after a revision: `HEAD:.env`."""
     yield field
     if name.startswith("git ") and ":" in field.text:
@@ -55,7 +55,7 @@ def _committed(name: str, field: Field) -> Iterator[Field]:
         yield Field(path, field.span, field.raw, field.glob, field.split)
 
 
-def _files(permit: Permit, found: Scan) -> tuple[Field, ...]:
+def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:
     """Returns the operands without the pattern, which is not a file. A pattern that may expand to several words may
     contain one."""
     operands = found.positionals
@@ -73,20 +73,20 @@ def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequen
         return None
     special = {*refused, *permit.paths.split(), *permit.given.split(), *permit.filters.split(), *permit.deep.split()}
     for flag in found.flags:
-        if flag.name in refused or (flag.name not in special and _shortens(flag.name, special)):
+        if flag.name in refused or (flag.name not in special and _is_abbreviation(flag.name, special)):
             return flag.field
     return None
 
 
-def _shortens(name: str, options: set[str]) -> bool:
+def _is_abbreviation(name: str, options: set[str]) -> bool:
     return len(name) >= _MIN_ABBREVIATION and name[:2] == "--" and any(option.startswith(name) for option in options)
 
 
-def _filters(permit: Permit, found: Scan) -> list[str]:
+def _find_filters(permit: Permit, found: Scan) -> list[str]:
     return [text.rpartition("/")[2] for text in found.values(*permit.filters.split())]
 
 
-def _option_files(permit: Permit, found: Scan, rules: Grammar) -> Iterator[Field]:
+def _find_option_files(permit: Permit, found: Scan, rules: Grammar) -> Iterator[Field]:
     """Yields option values that are files; for unlisted options, values that look like an outside path."""
     listed = permit.paths.split()
     for flag in found.flags:

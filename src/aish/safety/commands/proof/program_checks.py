@@ -16,51 +16,53 @@ from aish.safety.redaction.secret_formats import looks_secret
 _TAR_LISTING = re.compile(r"-?[tvzjJf]*t[tvzjJf]*")
 
 
-class Doubt(msgspec.Struct, frozen=True):
+class ProgramDoubt(msgspec.Struct, frozen=True):
     text: str
     kind: str = "unproved"
 
 
-def _check_sed(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_sed(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     found = scan(arguments, grammar(tables.read_only().flags(tables.read_only().permits["sed"])))
     scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
     if scripts and all(DYNAMIC not in script and sed_is_pure(script) for script in scripts):
         return None
-    return Doubt("the sed script is not proved to only print")
+    return ProgramDoubt("the sed script is not proved to only print")
 
 
-def _check_awk(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_awk(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     found = scan(arguments, grammar("-F: -v:"))
     program = found.positionals[0].text if found.positionals else ""
     if "ENVIRON" in program and (name_in := _secret_word(program)):
-        return Doubt(f"shows {name_in}, which holds a secret", "secret")
+        return ProgramDoubt(f"shows {name_in}, which holds a secret", "secret")
     if program and DYNAMIC not in program and awk_is_pure(program):
         return None
-    return Doubt("the awk program is not proved to only print")
+    return ProgramDoubt("the awk program is not proved to only print")
 
 
-def _check_tar(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_tar(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     if arguments and _TAR_LISTING.fullmatch(arguments[0].text):
         rest = [field for field in arguments[1:] if not field.exact or field.text.startswith("-") or ":" in field.text]
         if not rest:
             return None
-    return Doubt("tar is not proved to only list")
+    return ProgramDoubt("tar is not proved to only list")
 
 
-def _check_aws(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_aws(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     strange = [
         field
         for field in arguments
         if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))
     ]
-    return Doubt(f"{name} with {strange[0].shown} is not known to be read-only") if strange else None
+    return ProgramDoubt(f"{name} with {strange[0].shown} is not known to be read-only") if strange else None
 
 
-def _check_names(name: str, arguments: Sequence[Field]) -> Doubt | None:
-    return None if all(field.exact for field in arguments) else Doubt(f"{name} sets a variable that is not known")
+def _check_names(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
+    return (
+        None if all(field.exact for field in arguments) else ProgramDoubt(f"{name} sets a variable that is not known")
+    )
 
 
-def _check_printf(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_printf(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     """`%n` sets a variable."""
     if (
         arguments
@@ -68,20 +70,20 @@ def _check_printf(name: str, arguments: Sequence[Field]) -> Doubt | None:
         and not re.search(r"%[^%a-zA-Z]*[hlLqjzt]*n", arguments[0].text.replace("%%", ""))
     ):
         return None
-    return Doubt("printf with this format may set a variable")
+    return ProgramDoubt("printf with this format may set a variable")
 
 
 _JQ_READS = re.compile(r"\b(import|include|modulemeta|input_filename|get_search_list)\b")
 
 
-def _check_jq(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_jq(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     """A filter may import files that no argument names."""
     filters = [field for field in arguments if not field.exact or _JQ_READS.search(field.text)]
     if filters:
-        return Doubt("the jq filter is not proved to read only what is named")
+        return ProgramDoubt("the jq filter is not proved to read only what is named")
     programs = (field.text for field in arguments if re.search(r"\benv\b|\$ENV\b", field.text))
     shown = next((word for text in programs if (word := _secret_word(text))), "")
-    return Doubt(f"shows {shown}, which holds a secret", "secret") if shown else None
+    return ProgramDoubt(f"shows {shown}, which holds a secret", "secret") if shown else None
 
 
 def _secret_word(program: str) -> str:
@@ -89,10 +91,10 @@ def _secret_word(program: str) -> str:
     return next((word for word in re.findall(r"[A-Za-z_]\w+", program) if looks_secret(word)), "")
 
 
-def _check_lsof(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_lsof(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     """A host in `-i@host` is resolved over the network."""
     asked = [field for field in arguments if "@" in field.text or not field.exact]
-    return Doubt("lsof may look up the name of a host") if asked else None
+    return ProgramDoubt("lsof may look up the name of a host") if asked else None
 
 
 # Cautious: if ps cannot read its options in one style it tries another, in which an `e` shows the variables of all
@@ -107,10 +109,10 @@ _PS_FORMAT = re.compile(
 )
 
 
-def _check_ps(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_ps(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     texts = ["0" if field.raw in ("$$", "$!", "$PPID") else field.text for field in arguments]
     if any(DYNAMIC in text for text in texts):
-        return Doubt("ps may show the variables of processes", "secret")
+        return ProgramDoubt("ps may show the variables of processes", "secret")
     plain = all(_PS_PLAIN.fullmatch(text) or text == "-o" or _PS_FORMAT.fullmatch(text) for text in texts)
     formats = [
         text
@@ -119,25 +121,25 @@ def _check_ps(name: str, arguments: Sequence[Field]) -> Doubt | None:
     ]
     known = all(_PS_FORMAT.fullmatch(text) for text in formats)
     every = all(_PS_EVERY.fullmatch(text) or text in formats for text in texts)
-    return None if known and (every or plain) else Doubt("ps may show the variables of processes", "secret")
+    return None if known and (every or plain) else ProgramDoubt("ps may show the variables of processes", "secret")
 
 
-def _check_variables(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_variables(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     secret = [field.text for field in arguments if not field.exact or looks_secret(field.text)]
-    return Doubt(f"shows {secret[0]}, which holds a secret", "secret") if secret else None
+    return ProgramDoubt(f"shows {secret[0]}, which holds a secret", "secret") if secret else None
 
 
 _LOCAL_DATABASES = frozenset({"passwd", "group", "shells", "protocols", "rpc"})
 
 
-def _check_getent(name: str, arguments: Sequence[Field]) -> Doubt | None:
+def _check_getent(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     is_known = all(field.exact for field in arguments)
     if is_known and arguments and arguments[0].text in _LOCAL_DATABASES:
         return None
-    return Doubt("getent asks name servers for what it is given", "network" if is_known else "unproved")
+    return ProgramDoubt("getent asks name servers for what it is given", "network" if is_known else "unproved")
 
 
-CHECKS: dict[str, Callable[[str, Sequence[Field]], Doubt | None]] = {
+CHECKS: dict[str, Callable[[str, Sequence[Field]], ProgramDoubt | None]] = {
     "getent": _check_getent,
     "lsof": _check_lsof,
     "jq": _check_jq,

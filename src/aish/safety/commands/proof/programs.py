@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
-from aish.safety.commands.places import resolve
+from aish.safety.commands.path_kinds import resolve
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import name_pattern_is_secret
 from aish.safety.commands.proof.operands import check_operands, fed_field
@@ -43,13 +43,13 @@ class _Unproved(Exception):
 
 
 def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
-    name = _name(fields[0])
+    name = _trusted_name(fields[0])
     if name is None:
         raise _Unproved(f"{fields[0].shown} is not known to be read-only")
     if depth and name in ("cd", "pushd", "popd"):
         raise _Unproved(f"{name} behind another word changes the directory")
     arguments = fields[1:]
-    wrapped = _wrapped(name, arguments, scope)
+    wrapped = _find_wrapped(name, arguments, scope)
     if wrapped is not None:
         _check_wrapped(name, wrapped, scope, proof, depth)
         return
@@ -66,7 +66,7 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
         _check_permit(name, name, permit, arguments, scope, proof, depth)
 
 
-def _name(field: Field) -> str | None:
+def _trusted_name(field: Field) -> str | None:
     """Returns the program's bare name, or None if its path is not trusted."""
     text = field.text
     if not field.exact or not text.isascii():
@@ -77,7 +77,7 @@ def _name(field: Field) -> str | None:
     return text[match.end() :] if match and "/" not in text[match.end() :] else None
 
 
-def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Field] | None:
+def _find_wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Field] | None:
     """Returns the command inside a wrapper that has no effects itself."""
     if name == "command" and arguments and arguments[0].text in ("-v", "-V"):
         return [Field("type", arguments[0].span, "type")]
@@ -90,15 +90,15 @@ def _wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequence[Fi
         ended = found.has("-0", "--null")
         listing = scope.fed_names if scope.fed_names == "lines" or ended else ""
         fed = fed_field(arguments[-1], listing)
-        return [*_unmarked(found, fed.text), fed]
+        return [*_replace_mark(found, fed.text), fed]
     for wrapper in tables.wrappers().find(name):
-        inner = _inner(wrapper, arguments)
+        inner = _find_inner(wrapper, arguments)
         if inner is not None:
             return inner
     return None
 
 
-def _unmarked(found: Scan, fed: str) -> list[Field]:
+def _replace_mark(found: Scan, fed: str) -> list[Field]:
     mark = found.value("-I", "--replace")
     words = found.positionals
     if not mark:
@@ -106,7 +106,7 @@ def _unmarked(found: Scan, fed: str) -> list[Field]:
     return [Field(word.text.replace(mark, fed), word.span, word.raw) for word in words]
 
 
-def _inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | None:
+def _find_inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | None:
     if wrapper.permitted is None:
         return None
     found = scan(arguments, grammar(wrapper.permitted), stop=True)
@@ -133,12 +133,12 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
     if found.strange:
         # Some programs take `--version` in place of a subcommand.
         if not (_find_verb(name, found.strange[0].text) and len(arguments) == 1):
-            raise _Unproved(_unlisted(name, found))
+            raise _Unproved(_unlisted_text(name, found))
         return
     if not found.positionals:
         return
     if program.here:
-        scope = _moved(found, scope, proof)
+        scope = _scope_of_git(found, scope, proof)
     for count in (3, 2, 1):
         words = found.positionals[:count]
         if len(words) == count and all(field.exact for field in words):
@@ -152,7 +152,7 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
     raise _Unproved(f"{name} {found.positionals[0].shown} is not known to be read-only")
 
 
-def _moved(found: Scan, scope: Scope, proof: Proof) -> Scope:
+def _scope_of_git(found: Scan, scope: Scope, proof: Proof) -> Scope:
     """Returns the scope of `git -C folder`. Git reads a repository there, not only names."""
     for folder in found.values("-C"):
         field = Field(folder, found.positionals[0].span, folder)
@@ -206,10 +206,10 @@ def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: 
         return
     found = scan(arguments, grammar(flags, single=permit.single))
     if found.strange:
-        raise _Unproved(_unlisted(name, found))
-    loose = _loose_argument(found, arguments)
-    if loose is not None:
-        raise _Unproved(f"{loose.shown} may become an option of {name}")
+        raise _Unproved(_unlisted_text(name, found))
+    uncertain = _find_uncertain_option(found, arguments)
+    if uncertain is not None:
+        raise _Unproved(f"{uncertain.shown} may become an option of {name}")
     if permit.require and not found.has(*permit.require.split()):
         raise _Unproved(f"{name} without {' or '.join(permit.require.split()[:3])} is not known to be read-only")
     allowed = permit.max
@@ -225,11 +225,11 @@ def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: 
             raise _Unproved(f"{name} {strange[0].shown} is not known to be read-only")
 
 
-def _unlisted(name: str, found: Scan) -> str:
+def _unlisted_text(name: str, found: Scan) -> str:
     return f"{name} with {found.strange[0].shown} is not known to be read-only"
 
 
-def _loose_argument(found: Scan, arguments: Sequence[Field]) -> Field | None:
+def _find_uncertain_option(found: Scan, arguments: Sequence[Field]) -> Field | None:
     """Returns an argument whose unknown value could be an option: it has no certain beginning and no `--` before it."""
     safe = {id(field) for field in found.positionals[len(found.positionals) - found.literal :]}
     for field in arguments:

@@ -13,10 +13,10 @@ from itertools import zip_longest
 
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.places import resolve
+from aish.safety.commands.path_kinds import resolve
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import is_plain_name
-from aish.safety.commands.proof.listing import listing_of, lists_names
+from aish.safety.commands.proof.listing import find_listing, lists_names
 from aish.safety.commands.proof.programs import check_command
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.agreement import is_certain, is_whole
@@ -24,13 +24,13 @@ from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field,
 from aish.safety.commands.syntax.model import (
     Assignment,
     Block,
-    Kind,
+    BlockKind,
     Node,
     Opaque,
-    Param,
+    Parameter,
     Redirect,
     Simple,
-    Sub,
+    Substitution,
     Text,
     Word,
 )
@@ -42,7 +42,7 @@ _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _STEERING_NAMES = re.compile(
     r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path"
 )
-_PLAIN_OPERATORS = frozenset(
+_SAFE_OPERATORS = frozenset(
     {"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"}
 )
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
@@ -59,7 +59,7 @@ _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
 def prove(parsed: Parsed, context: ShellContext) -> Proof:
     """Returns the doubts about the line, and what it reads. Without doubts it is proved."""
     script = parsed.script
-    prover = _Prover(context, _assigned(script), parsed.operators)
+    prover = _Prover(context, _find_assigned(script), parsed.operators)
     if not tables.read_only().keywords.isdisjoint(context.aliases):
         prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
     prover.node(script)
@@ -87,108 +87,108 @@ class _Prover:
         if self.proof.is_over:
             return
         if isinstance(node, Simple):
-            self._simple(node)
+            self._prove_simple(node)
             return
-        if node.kind is Kind.PIPELINE:
-            self._pipeline(node)
+        if node.kind is BlockKind.PIPELINE:
+            self._prove_pipeline(node)
             return
-        if node.kind is Kind.SUBSHELL:
-            self._apart(node.body)
-            self._redirects(node.redirects)
+        if node.kind is BlockKind.SUBSHELL:
+            self._prove_subshell(node.body)
+            self._prove_redirects(node.redirects)
             return
-        if node.kind is Kind.FUNCTION:
+        if node.kind is BlockKind.FUNCTION:
             self.doubt("defines a function", node.span, "function")
-        elif node.kind in (Kind.BROKEN, Kind.ARITHMETIC):
+        elif node.kind in (BlockKind.BROKEN, BlockKind.ARITHMETIC):
             self.doubt("holds a part that cannot be proved harmless", node.span, "opaque")
-        elif node.kind is Kind.TEST:
-            self._test(node)
-        elif node.kind is Kind.FOR and not _is_own_name(node.name):
+        elif node.kind is BlockKind.TEST:
+            self._prove_test(node)
+        elif node.kind is BlockKind.FOR and not _is_own_name(node.name):
             self.doubt(f"sets {node.name or 'a variable'}", node.span, "assignment")
         for word in node.words:
-            self._word(word)
-        if node.kind is Kind.FOR:
-            self._loop(node)
-        self._sequence(node)
-        if node.kind is Kind.FOR:
+            self._prove_word(word)
+        if node.kind is BlockKind.FOR:
+            self._prove_loop(node)
+        self._prove_sequence(node)
+        if node.kind is BlockKind.FOR:
             self._scope.assign(node.name, None)
-        self._redirects(node.redirects)
+        self._prove_redirects(node.redirects)
 
-    def _sequence(self, node: Block) -> None:
+    def _prove_sequence(self, node: Block) -> None:
         """Tracks the directory, which is known only after `cd folder &&`: a `cd` may fail, and in a branch or a loop
         it may not run, or run several times."""
-        if node.kind not in (Kind.SEQUENCE, Kind.GROUP) and _moves(node, self._scope):
+        if node.kind not in (BlockKind.SEQUENCE, BlockKind.GROUP) and _may_move(node, self._scope):
             self._scope.cwd = None
         for child, following in zip_longest(node.body, node.body[1:]):
             before = self._scope.cwd
             self.node(child)
-            if self._scope.cwd != before and following and not self._is_joined(child, following):
+            if self._scope.cwd != before and following and not self._is_joined_by_and(child, following):
                 self._scope.cwd = None
 
-    def _is_joined(self, first: Node, second: Node) -> bool:
+    def _is_joined_by_and(self, first: Node, second: Node) -> bool:
         """Whether only `&&` stands between the two."""
         start, end = first.span[1], second.span[0]
         between = [kind for position, kind in self._operators if start <= position < end]
         return between == ["&&"]
 
-    def _apart(self, nodes: Sequence[Node]) -> None:
+    def _prove_subshell(self, nodes: Sequence[Node]) -> None:
         """Proves commands of a subshell, whose directory and variables end with it."""
         scope = self._scope
         self._scope = scope.copy()
-        self._sequence(Block(Kind.SEQUENCE, tuple(nodes), (0, 0)))
+        self._prove_sequence(Block(BlockKind.SEQUENCE, tuple(nodes), (0, 0)))
         self._scope = scope
 
-    def _pipeline(self, node: Block) -> None:
+    def _prove_pipeline(self, node: Block) -> None:
         """Each stage gets the separator of the names that the previous stage lists."""
         outer = self._scope.fed_names
         for stage in node.body:
-            self._apart((stage,))
-            self._scope.fed_names = listing_of(stage, self._scope)
+            self._prove_subshell((stage,))
+            self._scope.fed_names = find_listing(stage, self._scope)
         self._scope.fed_names = outer
-        self._redirects(node.redirects)
+        self._prove_redirects(node.redirects)
 
-    def _loop(self, node: Block) -> None:
+    def _prove_loop(self, node: Block) -> None:
         """A variable that iterates over names below the workspace contains such a name."""
         fields = [field for word in node.words[1:] for field in expand(word, self._scope)]
         if node.name not in self._assigned_once or not fields:
             return
         if len(fields) == 1 and fields[0].text == DYNAMIC + NAMES:
             self._scope.assign(node.name, fields[0].text)
-        elif all(self._stays(field) for field in fields):
+        elif all(self._stays_inside(field) for field in fields):
             for field in fields:
                 self.proof.read(field, self._scope)
-            self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_splits_well(f) for f in fields) else 1))
+            self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_is_safe_to_split(f) for f in fields) else 1))
 
-    def _stays(self, field: Field) -> bool:
+    def _stays_inside(self, field: Field) -> bool:
         """Whether it is a name in the workspace, also when appended to another folder's name."""
         if DYNAMIC in field.text or field.text[:1] in ("-", "/") or ".." in field.text:
             return False
         path = resolve(field.text, self._scope)
         return path is not None and is_plain_name(path, self._scope, glob=field.glob)
 
-    def _simple(self, node: Simple) -> None:
+    def _prove_simple(self, node: Simple) -> None:
         reading = bool(node.words) and node.words[0].literal == "read"
         for assignment in node.assignments:
             if not (reading and assignment.name == "IFS"):
-                self._assignment(assignment, alone=not node.words)
+                self._prove_assignment(assignment, alone=not node.words)
         for word in node.words:
-            self._word(word)
-        self._redirects(node.redirects)
+            self._prove_word(word)
+        self._prove_redirects(node.redirects)
         if not node.words or self.doubts:
             return
         fields = [field for word in node.words for field in expand(word, self._scope)]
         if not fields:
             self.doubt("the program is only known when it runs", node.span, "dynamic-program")
             return
-        self._command(node, fields)
+        self._prove_command(node, fields)
 
-    def _command(self, node: Simple, fields: list[Field]) -> None:
+    def _prove_command(self, node: Simple, fields: list[Field]) -> None:
         name = fields[0].text
         first = node.words[0]
         if name in self._scope.functions:
             self.doubt(f"{name} is a function here", first.span, "function")
             return
         if name in self._scope.aliases and first.raw == name:
-            self._alias(node, name)
+            self._prove_alias(node, name)
             return
         if not fields[0].exact:
             self.doubt(f"{fields[0].shown} is only known when it runs", first.span, "dynamic-program")
@@ -198,7 +198,7 @@ class _Prover:
             exact = len(fields) == 2 and fields[1].exact and fields[1].text != "-"
             self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
 
-    def _alias(self, node: Simple, name: str) -> None:
+    def _prove_alias(self, node: Simple, name: str) -> None:
         """Proves the alias's text followed by the rest of the command."""
         rest = " ".join(word.raw for word in node.words[1:])
         text = f"{self._scope.aliases[name]} {rest}"
@@ -219,18 +219,18 @@ class _Prover:
             del self.doubts[before:]
             self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
 
-    def _assignment(self, assignment: Assignment, *, alone: bool) -> None:
+    def _prove_assignment(self, assignment: Assignment, *, alone: bool) -> None:
         harmless = _is_own_name(assignment.name) if alone else assignment.name in tables.read_only().variables
         if not harmless or assignment.indexed:
             self.doubt(f"sets {assignment.name}, which may change what programs do", assignment.span, "assignment")
         for word in assignment.value:
-            self._word(word)
+            self._prove_word(word)
 
-    def _redirects(self, redirects: tuple[Redirect, ...]) -> None:
+    def _prove_redirects(self, redirects: tuple[Redirect, ...]) -> None:
         for redirect in redirects:
             if redirect.target is None:
                 continue
-            self._word(redirect.target)
+            self._prove_word(redirect.target)
             if redirect.operator in ("<<", "<<-", "<<<"):
                 continue
             fields = expand(redirect.target, self._scope)
@@ -240,34 +240,34 @@ class _Prover:
                 self.doubt(f"redirects to {redirect.target.raw}" if ">" in redirect.operator
                            else f"reads {redirect.target.raw}", redirect.span, "redirect")  # fmt: skip
 
-    def _word(self, word: Word) -> None:
+    def _prove_word(self, word: Word) -> None:
         """Checks the scripts inside a word, and expansions with side effects."""
         if "!" in word.raw and word.raw[0] != "'" and _HISTORY.search(word.raw):
             self.doubt(f"{word.raw} may be replaced by an earlier command", word.span, "history")
         if word.literal is not None:
             return
         for part in word.parts:
-            if isinstance(part, Sub):
+            if isinstance(part, Substitution):
                 if part.direction == ">":
                     self.doubt("feeds its output to another command", word.span, "substitution")
                 scope = self._scope
                 self._scope = scope.copy()
                 self.node(part.script)
                 self._scope = scope
-            elif isinstance(part, Param):
-                self._parameter(part, word)
+            elif isinstance(part, Parameter):
+                self._prove_parameter(part, word)
             elif isinstance(part, Opaque):
-                self._opaque(part, word)
+                self._prove_opaque(part, word)
 
-    def _parameter(self, part: Param, word: Word) -> None:
+    def _prove_parameter(self, part: Parameter, word: Word) -> None:
         if looks_secret(part.name):
             self.doubt(f"shows {part.name}, which holds a secret", word.span, "secret", "secret")
-        if part.operator not in _PLAIN_OPERATORS:
+        if part.operator not in _SAFE_OPERATORS:
             self.doubt(f"{part.raw} may do more than give a value", word.span, "expansion")
         if part.operand is not None:
-            self._word(part.operand)
+            self._prove_word(part.operand)
 
-    def _opaque(self, part: Opaque, word: Word) -> None:
+    def _prove_opaque(self, part: Opaque, word: Word) -> None:
         """Arithmetic evaluates the values of its variables, which may run commands, so only plain numbers are
         proved."""
         inside = part.raw.removeprefix("$((").removesuffix("))")
@@ -276,7 +276,7 @@ class _Prover:
         if not part.arithmetic or not _NUMBER.fullmatch(inside):
             self.doubt(f"{part.raw} cannot be worked out safely", word.span, "expansion")
 
-    def _test(self, node: Block) -> None:
+    def _prove_test(self, node: Block) -> None:
         operators = {word.literal for word in node.words}
         if node.name in self._scope.functions or node.name in self._scope.aliases:
             self.doubt(f"{node.name} is not the shell's own here", node.span, "function")
@@ -299,7 +299,7 @@ def _is_quiet(operator: str, target: str) -> bool:
     return ">" in operator and target in _SINKS
 
 
-def _splits_well(field: Field) -> bool:
+def _is_safe_to_split(field: Field) -> bool:
     """Whether each piece still names something in the same folder if the value is split at blanks."""
     folder, _, name = field.text.rpartition("/")
     return not re.search(r"[*?\[\s]", folder) and (field.glob or not re.search(r"\s", name))
@@ -308,7 +308,8 @@ def _splits_well(field: Field) -> bool:
 def _is_count(word: Word) -> bool:
     """`$#`, `$?`, `$$` and `$!` are always numbers."""
     return all(
-        isinstance(part, Text) or (isinstance(part, Param) and part.name in ("#", "?", "$", "!")) for part in word.parts
+        isinstance(part, Text) or (isinstance(part, Parameter) and part.name in ("#", "?", "$", "!"))
+        for part in word.parts
     )
 
 
@@ -321,26 +322,26 @@ def _is_own_name(name: str) -> bool:
     return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
 
 
-def _moves(node: Node, scope: Scope) -> bool:
+def _may_move(node: Node, scope: Scope) -> bool:
     """Whether a command in the node may change the directory."""
     if isinstance(node, Simple):
         name = node.words[0].literal if node.words else ""
         return name is None or name in _MOVERS or name in scope.aliases
-    return any(_moves(child, scope) for child in node.body)
+    return any(_may_move(child, scope) for child in node.body)
 
 
-def _assigned(node: Node) -> list[str]:
+def _find_assigned(node: Node) -> list[str]:
     """Returns every name that the line may set, once for each place. Their values in the context no longer count."""
     if isinstance(node, Simple):
         names = [assignment.name for assignment in node.assignments]
         if node.words and node.words[0].literal in _SETTERS:
             names += [word.raw if word.literal is None else word.literal for word in node.words[1:]]
-        return names + [name for word in node.words for name in _assigned_in(word)]
-    own = [node.name] if node.kind is Kind.FOR else []
-    return own + [name for child in node.body for name in _assigned(child)]
+        return names + [name for word in node.words for name in _find_assigned_in(word)]
+    own = [node.name] if node.kind is BlockKind.FOR else []
+    return own + [name for child in node.body for name in _find_assigned(child)]
 
 
-def _assigned_in(word: Word) -> list[str]:
+def _find_assigned_in(word: Word) -> list[str]:
     if word.literal is not None:
         return []
-    return [name for part in word.parts if isinstance(part, Sub) for name in _assigned(part.script)]
+    return [name for part in word.parts if isinstance(part, Substitution) for name in _find_assigned(part.script)]

@@ -11,13 +11,13 @@ import msgspec
 from aish.safety.commands.syntax.model import (
     Assignment,
     Block,
-    Kind,
+    BlockKind,
     Node,
     Opaque,
-    Param,
+    Parameter,
     Part,
     Redirect,
-    Sub,
+    Substitution,
     Text,
     Word,
 )
@@ -41,7 +41,7 @@ def compare(text: str, parsed: Parsed) -> Agreement:
         plain, operators = read_plain(text)
     except Outside as exc:
         return Agreement(f"holds what cannot be read for certain: {exc}")
-    if sorted(parsed.operators) == sorted(operators) and _children(parsed.script) == _children(plain):
+    if sorted(parsed.operators) == sorted(operators) and _outline_children(parsed.script) == _outline_children(plain):
         return Agreement("", plain)
     return Agreement("can be read in two ways", plain)
 
@@ -58,50 +58,50 @@ def is_whole(alias: str) -> bool:
     return is_certain(alias, parse(alias))
 
 
-def _children(block: Block) -> list[Outline]:
+def _outline_children(block: Block) -> list[Outline]:
     """Flattens nested sequences: their limits are given by the operators."""
     found: list[Outline] = []
     for node in block.body:
-        if isinstance(node, Block) and node.kind is Kind.SEQUENCE and not node.words and not node.redirects:
-            found += _children(node)
+        if isinstance(node, Block) and node.kind is BlockKind.SEQUENCE and not node.words and not node.redirects:
+            found += _outline_children(node)
         else:
             found.append(_outline(node))
     return found
 
 
 def _outline(node: Node) -> Outline:
-    redirects = tuple(_redirect(redirect) for redirect in node.redirects)
+    redirects = tuple(_outline_redirect(redirect) for redirect in node.redirects)
     if not isinstance(node, Block):
-        assignments = tuple(_assignment(assignment) for assignment in node.assignments)
+        assignments = tuple(_outline_assignment(assignment) for assignment in node.assignments)
         words = node.words
         if len(words) > 1 and words[0].raw == "[" and words[-1].raw == "]" and not assignments:
-            return Kind.TEST, tuple(_word(word) for word in words[1:-1]), redirects
-        return "command", assignments, tuple(_word(word) for word in words), redirects
-    words_of = tuple(_word(word) for word in node.words)
-    if node.kind is Kind.TEST and node.name == "[" and not node.body:
-        return Kind.TEST, words_of, redirects
-    return node.kind, node.name, words_of, redirects, _children(node)
+            return BlockKind.TEST, tuple(_outline_word(word) for word in words[1:-1]), redirects
+        return "command", assignments, tuple(_outline_word(word) for word in words), redirects
+    words_of = tuple(_outline_word(word) for word in node.words)
+    if node.kind is BlockKind.TEST and node.name == "[" and not node.body:
+        return BlockKind.TEST, words_of, redirects
+    return node.kind, node.name, words_of, redirects, _outline_children(node)
 
 
-def _assignment(assignment: Assignment) -> Outline:
-    values = tuple(_word(word) for word in assignment.value)
+def _outline_assignment(assignment: Assignment) -> Outline:
+    values = tuple(_outline_word(word) for word in assignment.value)
     return assignment.name, assignment.append, assignment.indexed, assignment.span, values
 
 
-def _redirect(redirect: Redirect) -> Outline:
-    target = _word(redirect.target) if redirect.target is not None else None
+def _outline_redirect(redirect: Redirect) -> Outline:
+    target = _outline_word(redirect.target) if redirect.target is not None else None
     return redirect.operator, redirect.descriptor, redirect.span[0], target
 
 
-def _word(word: Word) -> Outline:
-    return (word.span, word.literal) if word.literal is not None else (word.span, *_parts(word.parts))
+def _outline_word(word: Word) -> Outline:
+    return (word.span, word.literal) if word.literal is not None else (word.span, *_outline_parts(word.parts))
 
 
-def _parts(parts: tuple[Part, ...]) -> list[Outline]:
+def _outline_parts(parts: tuple[Part, ...]) -> list[Outline]:
     found: list[Outline] = []
     for part in parts:
         if not isinstance(part, Text):
-            found.append(_expansion(part))
+            found.append(_outline_expansion(part))
         elif found and found[-1][0] is part.quoted:
             found[-1] = part.quoted, f"{found[-1][1]}{part.text}"
         else:
@@ -109,9 +109,9 @@ def _parts(parts: tuple[Part, ...]) -> list[Outline]:
     return found
 
 
-def _expansion(part: Param | Sub | Opaque) -> Outline:
-    if isinstance(part, Sub):
-        return "substitution", part.quoted, part.raw, part.direction, _children(part.script)
-    if isinstance(part, Param):
+def _outline_expansion(part: Parameter | Substitution | Opaque) -> Outline:
+    if isinstance(part, Substitution):
+        return "substitution", part.quoted, part.raw, part.direction, _outline_children(part.script)
+    if isinstance(part, Parameter):
         return "parameter", part.quoted, part.raw, part.name, part.operator
     return "opaque", part.quoted, part.raw, part.arithmetic

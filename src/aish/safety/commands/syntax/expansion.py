@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.syntax.model import Block, Param, Part, Span, Sub, Text, Word
+from aish.safety.commands.syntax.model import Block, Parameter, Part, Span, Substitution, Text, Word
 
 DYNAMIC = "\0"
 # After DYNAMIC: the value names something below the workspace. Twice: also if it is split.
@@ -62,7 +62,7 @@ def expand(word: Word, scope: Scope, evaluate: Evaluate | None = None) -> list[F
     """With `evaluate`, likely values are used, too: only to raise danger, never to prove safety."""
     if word.literal is not None:
         return [Field(word.literal, word.span, word.raw)]
-    marked = "".join(_mark(part, scope, evaluate) for part in word.parts)
+    marked = "".join(_mark_part(part, scope, evaluate) for part in word.parts)
     quoted = any((not isinstance(part, Text) and part.quoted) or isinstance(part, Text) for part in word.parts)
     split = any(not isinstance(part, Text) and not part.quoted for part in word.parts)
     pieces = [piece for piece in marked.split(_SPLIT) if piece or quoted]
@@ -86,7 +86,7 @@ def _expand_tilde(marked: str, scope: Scope) -> str:
     return f"/home/{user}{slash}{rest}" if _USER.fullmatch(user) else marked
 
 
-def _mark(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:
+def _mark_part(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:
     if isinstance(part, Text):
         return part.text.translate(_MASK) if part.quoted else part.text
     value = _value(part, scope, evaluate)
@@ -105,9 +105,9 @@ def _mark(part: Part, scope: Scope, evaluate: Evaluate | None) -> str:
 
 
 def _value(part: Part, scope: Scope, evaluate: Evaluate | None) -> str | None:
-    if isinstance(part, Param):
+    if isinstance(part, Parameter):
         return _parameter(part, scope, evaluate)
-    if isinstance(part, Sub):
+    if isinstance(part, Substitution):
         if part.direction:
             return SUBSTITUTED
         if evaluate is None:
@@ -116,7 +116,7 @@ def _value(part: Part, scope: Scope, evaluate: Evaluate | None) -> str | None:
     return None
 
 
-def _parameter(part: Param, scope: Scope, evaluate: Evaluate | None) -> str | None:
+def _parameter(part: Parameter, scope: Scope, evaluate: Evaluate | None) -> str | None:
     value = scope.value(part.name)
     if not part.operator:
         return value
@@ -125,14 +125,14 @@ def _parameter(part: Param, scope: Scope, evaluate: Evaluate | None) -> str | No
     if evaluate is None or part.operand is None:
         return None
     if part.operator in (":-", "-", ":=", "=") and not value:
-        return _joined(part.operand, scope, evaluate)
+        return _expand_operand(part.operand, scope, evaluate)
     if part.operator in (":+", "+"):
-        return _joined(part.operand, scope, evaluate)
+        return _expand_operand(part.operand, scope, evaluate)
     return value if part.operator in (":-", "-", ":=", "=", ":?", "?") else None
 
 
-def _joined(word: Word, scope: Scope, evaluate: Evaluate) -> str | None:
-    text = "".join(_mark(part, scope, evaluate) for part in word.parts).translate(_UNMASK).replace(_SPLIT, " ")
+def _expand_operand(word: Word, scope: Scope, evaluate: Evaluate) -> str | None:
+    text = "".join(_mark_part(part, scope, evaluate) for part in word.parts).translate(_UNMASK).replace(_SPLIT, " ")
     return None if DYNAMIC in text else text
 
 

@@ -17,7 +17,7 @@ class Text(msgspec.Struct, frozen=True, gc=False):
     quoted: bool
 
 
-class Param(msgspec.Struct, frozen=True):
+class Parameter(msgspec.Struct, frozen=True):
     """`$name` or `${name…}`; `operator` follows the name, `operand` the operator."""
 
     name: str
@@ -27,7 +27,7 @@ class Param(msgspec.Struct, frozen=True):
     operand: Word | None = None
 
 
-class Sub(msgspec.Struct, frozen=True):
+class Substitution(msgspec.Struct, frozen=True):
     """`$(…)` and backticks; with `direction` `<` or `>` a process substitution."""
 
     script: Block
@@ -45,7 +45,7 @@ class Opaque(msgspec.Struct, frozen=True):
     arithmetic: bool = False
 
 
-Part: TypeAlias = Text | Param | Sub | Opaque
+Part: TypeAlias = Text | Parameter | Substitution | Opaque
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class Simple(msgspec.Struct, frozen=True):
     span: Span
 
 
-class Kind(StrEnum):
+class BlockKind(StrEnum):
     SEQUENCE = "sequence"
     PIPELINE = "pipeline"
     SUBSHELL = "subshell"
@@ -98,7 +98,7 @@ class Kind(StrEnum):
 class Block(msgspec.Struct, frozen=True):
     """A node with other statements. `words` are a loop's list, a case's subject or a test's operands."""
 
-    kind: Kind
+    kind: BlockKind
     body: tuple[Node, ...]
     span: Span
     words: tuple[Word, ...] = ()

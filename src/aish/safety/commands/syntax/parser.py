@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.safety.commands.bounds import MAX_BYTES, MAX_MARKS, MAX_NODES, MAX_PARSED_BYTES, TooBig
-from aish.safety.commands.syntax.model import Assignment, Block, Kind, Node, Redirect, Simple, Span, Word
+from aish.safety.commands.syntax.model import Assignment, Block, BlockKind, Node, Redirect, Simple, Span, Word
 from aish.safety.commands.syntax.word_reader import WORD_TYPES, WordReader, text_word
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def parse(text: str) -> Parsed:
     body = reader.statements(root.children, 0)
     if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
         reader.odd = True
-    script = Block(Kind.SEQUENCE, body, (0, len(source)))
+    script = Block(BlockKind.SEQUENCE, body, (0, len(source)))
     return Parsed(script, not root.has_error and not reader.odd and sound, tuple(reader.operators))
 
 
@@ -91,15 +91,15 @@ def _mask_heredocs(source: bytes) -> bytes:
 _BETWEEN = re.compile(rb"(?:[ \t\n;&]|\\\n)*")
 _WITHIN = re.compile(rb"(?:[ \t]|\\\n)*")
 _UNQUOTED = {ord(mark): None for mark in "'\"\\"}
-_LISTS = {"list": Kind.SEQUENCE, "program": Kind.SEQUENCE, "negated_command": Kind.SEQUENCE}
+_LISTS = {"list": BlockKind.SEQUENCE, "program": BlockKind.SEQUENCE, "negated_command": BlockKind.SEQUENCE}
 _COMPOUND = {
-    "subshell": Kind.SUBSHELL,
-    "compound_statement": Kind.GROUP,
-    "while_statement": Kind.WHILE,
-    "if_statement": Kind.IF,
-    "case_statement": Kind.CASE,
-    "for_statement": Kind.FOR,
-    "c_style_for_statement": Kind.FOR,
+    "subshell": BlockKind.SUBSHELL,
+    "compound_statement": BlockKind.GROUP,
+    "while_statement": BlockKind.WHILE,
+    "if_statement": BlockKind.IF,
+    "case_statement": BlockKind.CASE,
+    "for_statement": BlockKind.FOR,
+    "c_style_for_statement": BlockKind.FOR,
 }
 _NESTED = frozenset({"do_group", "elif_clause", "else_clause", "case_item"})
 _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
@@ -146,15 +146,15 @@ class _Reader(WordReader):
     def _other(self, node: tree_sitter.Node, kind: str) -> Node | None:
         children = node.children
         if kind in _LISTS:
-            return Block(Kind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
+            return Block(BlockKind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
         if kind == "pipeline":
-            return Block(Kind.PIPELINE, self.statements(children, node.start_byte), node.byte_range)
+            return Block(BlockKind.PIPELINE, self.statements(children, node.start_byte), node.byte_range)
         if kind == "redirected_statement":
             return self._redirected(node)
         if kind in _COMPOUND:
             return self._compound(node, _COMPOUND[kind])
         if kind in _NESTED:
-            return Block(Kind.SEQUENCE, self._inner(children), node.byte_range, self._own_words(children))
+            return Block(BlockKind.SEQUENCE, self._inner(children), node.byte_range, self._own_words(children))
         if kind == "function_definition":
             return self._function(node)
         if kind == "test_command":
@@ -163,7 +163,7 @@ class _Reader(WordReader):
             return self._command(node)
         if kind in WORD_TYPES:
             return Simple((self.word(node),), (), (), node.byte_range)
-        return Block(Kind.BROKEN, self._inner(children), node.byte_range)
+        return Block(BlockKind.BROKEN, self._inner(children), node.byte_range)
 
     def _command(self, node: tree_sitter.Node) -> Simple:
         words: list[Word] = []
@@ -185,12 +185,12 @@ class _Reader(WordReader):
                 words.append(self.word(child))
         return Simple(self.merged(words), tuple(assignments), tuple(redirects), node.byte_range)
 
-    def _compound(self, node: tree_sitter.Node, kind: Kind) -> Block:
+    def _compound(self, node: tree_sitter.Node, kind: BlockKind) -> Block:
         children = node.children
         name = ""
-        if kind is Kind.GROUP and children and children[0].type == "((":
-            return Block(Kind.ARITHMETIC, (), node.byte_range, self.tokens(node))
-        if kind is Kind.FOR:
+        if kind is BlockKind.GROUP and children and children[0].type == "((":
+            return Block(BlockKind.ARITHMETIC, (), node.byte_range, self.tokens(node))
+        if kind is BlockKind.FOR:
             variable = node.child_by_field_name("variable")
             name = self.text(variable) if variable is not None else ""
             if node.type == "c_style_for_statement":
@@ -219,14 +219,14 @@ class _Reader(WordReader):
             self.odd = True
             padding = " " * len(self.source[: node.start_byte].decode("utf-8", "replace"))
             body = self.reparse(f"{padding}t{raw[1:-1].decode('utf-8', 'replace')}").body
-        return Block(Kind.TEST, body, node.byte_range, self.tokens(node), name=opening)
+        return Block(BlockKind.TEST, body, node.byte_range, self.tokens(node), name=opening)
 
     def _function(self, node: tree_sitter.Node) -> Block:
         name = node.child_by_field_name("name")
         body = [child for child in node.children if child != name]
         redirects = [item for child in body if child.type in _REDIRECTS for item in self._redirect(child)[0]]
         title = self.text(name) if name is not None else ""
-        return Block(Kind.FUNCTION, self._inner(body), node.byte_range, redirects=tuple(redirects), name=title)
+        return Block(BlockKind.FUNCTION, self._inner(body), node.byte_range, redirects=tuple(redirects), name=title)
 
     def _redirected(self, node: tree_sitter.Node) -> Node:
         """The grammar puts what follows `<<EOF` on the same line (more words, a pipe, `&&`) below the redirect."""
@@ -247,14 +247,14 @@ class _Reader(WordReader):
         first = self._attach(body, redirects, words, node.byte_range)
         if not after:
             return first
-        return Block(Kind.PIPELINE if piped else Kind.SEQUENCE, (first, *after), node.byte_range)
+        return Block(BlockKind.PIPELINE if piped else BlockKind.SEQUENCE, (first, *after), node.byte_range)
 
     def _attach(self, body: Node | None, redirects: list[Redirect], words: list[Word], span: Span) -> Node:
         if body is None:
             return Simple(tuple(words), (), tuple(redirects), span)
         if isinstance(body, Simple):
             return Simple((*body.words, *words), body.assignments, (*body.redirects, *redirects), span)
-        if body.kind in (Kind.PIPELINE, Kind.SEQUENCE) and body.body:
+        if body.kind in (BlockKind.PIPELINE, BlockKind.SEQUENCE) and body.body:
             last = self._attach(body.body[-1], redirects, words, (body.body[-1].span[0], span[1]))
             return msgspec.structs.replace(body, body=(*body.body[:-1], last), span=span)
         self.odd = self.odd or bool(words)

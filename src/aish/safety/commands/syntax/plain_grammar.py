@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from aish.safety.commands.syntax.model import Assignment, Block, Kind, Node, Redirect, Simple, Word
-from aish.safety.commands.syntax.plain_words import Outside, PlainWords
+from aish.safety.commands.syntax.model import Assignment, Block, BlockKind, Node, Redirect, Simple, Word
+from aish.safety.commands.syntax.plain_words import Outside, PlainWordReader
 
 _MAX_DEPTH = 16
 _ODD = re.compile(r"[^\t\n -~\x80-\xff]")
@@ -39,7 +39,7 @@ def read_plain(text: str) -> tuple[Block, list[tuple[int, str]]]:
     return reader.line(), reader.operators
 
 
-class _Commands(PlainWords):
+class _Commands(PlainWordReader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
@@ -53,13 +53,13 @@ class _Commands(PlainWords):
         body = self._statements("")
         if self.at < len(self.text):
             raise Outside(f"{self.text[self.at]!r} where a command should be")
-        return Block(Kind.SEQUENCE, body, (0, len(self.text)))
+        return Block(BlockKind.SEQUENCE, body, (0, len(self.text)))
 
     def script(self, start: int) -> Block:
         body = self._statements(")")
         if not body:
             raise Outside("a substitution of nothing")
-        return Block(Kind.SEQUENCE, body, (start, self.at + 1))
+        return Block(BlockKind.SEQUENCE, body, (start, self.at + 1))
 
     def _operator(self, text: str) -> None:
         self.operators.append((self.at, text))
@@ -155,14 +155,14 @@ class _Commands(PlainWords):
             self._operator("|&" if self.text.startswith("|&", self.at) else "|")
             self._skip_newlines()
             stages.append(self._command())
-        return stages[0] if len(stages) == 1 else Block(Kind.PIPELINE, tuple(stages), (start, self.at))
+        return stages[0] if len(stages) == 1 else Block(BlockKind.PIPELINE, tuple(stages), (start, self.at))
 
     def _command(self) -> Node:
         start = self.at
         if self.text.startswith("(", start):
             if self.text.startswith("((", start):
                 raise Outside("double parentheses")
-            return self._compound(start, Kind.SUBSHELL, ("(", ")"))
+            return self._compound(start, BlockKind.SUBSHELL, ("(", ")"))
         word = _RESERVED.match(self.text, start)
         if word is None:
             return self._simple()
@@ -171,7 +171,7 @@ class _Commands(PlainWords):
         if not _OPENING.match(self.text, start) or word[0] == "!":
             raise Outside(f"the word {word[0]} in the place of a command")
         if word[0] == "{":
-            return self._compound(start, Kind.GROUP, ("{", "}"))
+            return self._compound(start, BlockKind.GROUP, ("{", "}"))
         if word[0] == "if":
             return self._if(start)
         return self._for(start) if word[0] == "for" else self._while(start, word[0])
@@ -183,7 +183,7 @@ class _Commands(PlainWords):
             raise Outside("the word time before something else than a program")
         return self._simple(timed=True)
 
-    def _compound(self, start: int, kind: Kind, ends: tuple[str, str]) -> Block:
+    def _compound(self, start: int, kind: BlockKind, ends: tuple[str, str]) -> Block:
         self._operator(ends[0])
         body = self._body(ends[1])
         self._operator(ends[1])
@@ -213,7 +213,7 @@ class _Commands(PlainWords):
         if word == "else":
             body += self._body("fi")
             self._operator("fi")
-        return self._closed(Block(Kind.IF, tuple(body), (start, self.at)))
+        return self._closed(Block(BlockKind.IF, tuple(body), (start, self.at)))
 
     def _while(self, start: int, word: str) -> Block:
         self._operator(word)
@@ -221,7 +221,7 @@ class _Commands(PlainWords):
         self._operator("do")
         body += self._body("done")
         self._operator("done")
-        return self._closed(Block(Kind.WHILE, tuple(body), (start, self.at)))
+        return self._closed(Block(BlockKind.WHILE, tuple(body), (start, self.at)))
 
     def _for(self, start: int) -> Block:
         match = _FOR.match(self.text, start)
@@ -241,7 +241,7 @@ class _Commands(PlainWords):
         self._operator(self._must_be("do"))
         body = self._body("done")
         self._operator("done")
-        return self._closed(Block(Kind.FOR, body, (start, self.at), tuple(words), name=name))
+        return self._closed(Block(BlockKind.FOR, body, (start, self.at), tuple(words), name=name))
 
     def _must_be(self, word: str) -> str:
         match = _RESERVED.match(self.text, self.at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from aish.safety.commands.syntax.model import Block, Opaque, Param, Part, Sub, Text, Word
+from aish.safety.commands.syntax.model import Block, Opaque, Parameter, Part, Substitution, Text, Word
 from aish.safety.commands.syntax.quoting import unescape_quoted
 
 MAX_SUBSTITUTIONS = 8  # nested; deeper ones are rare
@@ -50,7 +50,7 @@ class Outside(ValueError):
     """The line is not in the plain grammar; the message says why."""
 
 
-class PlainWords:
+class PlainWordReader:
     """Reads words at a position. `operators` are the tokens between them, with their positions."""
 
     def __init__(self, text: str) -> None:
@@ -178,7 +178,7 @@ class PlainWords:
         text, at = self.text, self.at
         if (match := _PARAMETER.match(text, at)) is not None:
             self.at = match.end()
-            return Param(match[0][1:], quoted, match[0])
+            return Parameter(match[0][1:], quoted, match[0])
         if (match := _ARITHMETIC.match(text, at)) is not None:
             self.at = match.end()
             return Opaque(match[0], quoted, (), arithmetic=True)
@@ -187,12 +187,12 @@ class PlainWords:
             return Opaque(match[0], quoted)
         if (match := _BRACED.match(text, at)) is not None and (quoted or not set(" \t") & set(match[0])):
             self.at = match.end()
-            return Param(match[1], quoted, match[0], match[2] or "")
+            return Parameter(match[1], quoted, match[0], match[2] or "")
         if text.startswith("$(", at) and not text.startswith("$((", at):
             return self._substitution(2, "", quoted=quoted)
         raise Outside("an expansion that is not plain")
 
-    def _substitution(self, width: int, direction: str, *, quoted: bool = False) -> Sub:
+    def _substitution(self, width: int, direction: str, *, quoted: bool = False) -> Substitution:
         start = self.at
         self._substitutions += 1
         if self._substitutions > MAX_SUBSTITUTIONS:
@@ -205,7 +205,7 @@ class PlainWords:
         self.operators.append((self.at, ")"))
         self.at += 1
         self._substitutions -= 1
-        return Sub(script, quoted, _decode(self.text[start : self.at]), direction)
+        return Substitution(script, quoted, _decode(self.text[start : self.at]), direction)
 
 
 def _check_unquoted(word: Word) -> None:

@@ -48,7 +48,7 @@ def possible_scripts(text: str) -> Iterator[str]:
     """Returns the possible commands as shell text: the pieces, one in each line, then the lines as they are."""
     script: list[str] = []
     size = count = 0
-    for command in dict.fromkeys(map(_tamed, _pieces(text))):
+    for command in dict.fromkeys(map(_sanitise, _pieces(text))):
         if size + len(command) > MAX_SCRIPT_CHARS and script:
             yield "\n".join(script)
             script, size, count = [], 0, count + 1
@@ -57,7 +57,7 @@ def possible_scripts(text: str) -> Iterator[str]:
         script.append(command)
         size += len(command) + 1
     yield "\n".join(script)
-    yield from dict.fromkeys(line for line in map(_tamed, _lines(text)[:MAX_LINES]) if _BEFORE_COMMANDS.search(line))
+    yield from dict.fromkeys(line for line in map(_sanitise, _lines(text)[:MAX_LINES]) if _BEFORE_COMMANDS.search(line))
 
 
 def possible_words(text: str) -> tuple[tuple[str | None, ...], ...]:
@@ -67,10 +67,10 @@ def possible_words(text: str) -> tuple[tuple[str | None, ...], ...]:
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in _readable(text).split("\n") if len(line) <= MAX_SCRIPT_CHARS]
+    return [line for line in _without_heredoc(text).split("\n") if len(line) <= MAX_SCRIPT_CHARS]
 
 
-def _tamed(command: str) -> str:
+def _sanitise(command: str) -> str:
     """Keeps quotes if they are paired, and removes what would make the parser read beyond the end."""
     command = _COMPARISON.sub("=", _HEREDOC_MARK.sub(" ", command)).strip()
     command = command if _BALANCED.fullmatch(command) else _unquoted(command)
@@ -78,7 +78,7 @@ def _tamed(command: str) -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    read = _readable(text)
+    read = _without_heredoc(text)
     texts = [read, read.replace("\\\n", "")] if "\\\n" in read else [read]
     return [piece for each in texts for piece in _cut(each)]
 
@@ -145,7 +145,7 @@ def _unquoted(text: str) -> str:
     return _QUOTING.sub("", text)
 
 
-def _readable(text: str) -> str:
+def _without_heredoc(text: str) -> str:
     """Removes the text of a here-document if there is only one and its end is certain. Substitutions in it stay."""
     match = _HEREDOC.match(text)
     if match is None or "<<" in text[match.end("end") :] or _NOT_HEREDOC.search(match["head"] + match["tail"]):
@@ -153,7 +153,7 @@ def _readable(text: str) -> str:
     if not _PAIRED.fullmatch(match["head"]) or not _PAIRED.fullmatch(match["tail"]):
         return text
     lines = text[match.end() :].split("\n")
-    at = _end_of(lines, match["end"], tabs=bool(match["tabs"]))
+    at = _find_heredoc_end(lines, match["end"], tabs=bool(match["tabs"]))
     if at is None:
         return text
     body = [] if match["quote"] else lines[:at]
@@ -163,7 +163,7 @@ def _readable(text: str) -> str:
     return "\n".join([f"{match['head']} {match['tail']}", *kept, *lines[at + 1 :]])
 
 
-def _end_of(lines: list[str], word: str, *, tabs: bool) -> int | None:
+def _find_heredoc_end(lines: list[str], word: str, *, tabs: bool) -> int | None:
     """Returns the line that ends a here-document. None if another line looks like it: not every shell ends it there."""
     bare = [line.strip() for line in lines]
     if bare.count(word) != 1:

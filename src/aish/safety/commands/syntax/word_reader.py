@@ -6,7 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from aish.safety.commands.bounds import MAX_MERGES, MAX_NESTING, TooBig
-from aish.safety.commands.syntax.model import Assignment, Block, Kind, Node, Opaque, Param, Part, Span, Sub, Text, Word
+from aish.safety.commands.syntax.model import (
+    Assignment,
+    Block,
+    BlockKind,
+    Node,
+    Opaque,
+    Parameter,
+    Part,
+    Span,
+    Substitution,
+    Text,
+    Word,
+)
 from aish.safety.commands.syntax.quoting import decode_ansi, split_bare, unescape_backticks, unescape_quoted
 
 if TYPE_CHECKING:
@@ -93,7 +105,7 @@ class WordReader:
             parts, after = list(before.parts), list(word.parts)
             name = _NAME.match(word.raw)
             if name and before.raw.endswith("$"):
-                parts[-1:] = [Param(name[0], quoted=False, raw=f"${name[0]}")]
+                parts[-1:] = [Parameter(name[0], quoted=False, raw=f"${name[0]}")]
                 after = [Text(word.raw[name.end() :], quoted=False)]
             joined = tuple(parts + after)
             whole.append(Word(joined, before.raw + word.raw, (before.span[0], word.span[1]), _literal(joined)))
@@ -174,13 +186,13 @@ class WordReader:
             return []
         self.odd = True
         scripts = [self._reparsed(unescape_backticks(text), span) for text in _BACKTICKS.findall(raw)[:8]]
-        return [Sub(script, quoted=True, raw="`") for script in scripts]
+        return [Substitution(script, quoted=True, raw="`") for script in scripts]
 
     def _expansion(self, node: tree_sitter.Node, *, quoted: bool) -> list[Part]:
         raw = self.text(node).lstrip(" \t\n")
         kind = node.type
         if kind == "simple_expansion":
-            return [Param(raw[1:], quoted, raw)]
+            return [Parameter(raw[1:], quoted, raw)]
         if kind == "expansion":
             return [self._braced(node, raw, quoted=quoted)]
         if kind == "arithmetic_expansion":
@@ -189,7 +201,7 @@ class WordReader:
         script = self._script(node, raw)
         self.leave()
         direction = raw[0] if kind == "process_substitution" else ""
-        return [Sub(script, quoted, raw, direction)]
+        return [Substitution(script, quoted, raw, direction)]
 
     def _script(self, node: tree_sitter.Node, raw: str) -> Block:
         if raw.startswith("`") and "\\" in raw:
@@ -197,29 +209,29 @@ class WordReader:
         children = node.children
         if len(children) > 1 and children[1].type == "file_redirect":  # $(< file)
             self.odd = True
-        return Block(Kind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
+        return Block(BlockKind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
 
     def _reparsed(self, text: str, span: Span) -> Block:
         """For the grammar, nested backticks are escaped text; their statements get the span of the whole."""
         self.odd = True
         if len(text) > len(self.source) or self._depth > 8:
-            return Block(Kind.BROKEN, (), span)
+            return Block(BlockKind.BROKEN, (), span)
         return self.reparse(text)
 
     def _braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
         """Reads `${name}`, `${name:-word}` and similar; anything else is opaque."""
         children = [child for child in node.children if child.type not in ("${", "}")]
         if len(children) == 1 and raw.endswith(("[@]}", "[*]}")):
-            return Param(raw[2:-4], quoted=False, raw=raw, operator="[@]")
+            return Parameter(raw[2:-4], quoted=False, raw=raw, operator="[@]")
         if not children or children[0].type not in ("variable_name", "special_variable_name"):
             return Opaque(raw, quoted, self._words_within(node))
         name = self.text(children[0])
         rest = children[1:]
         if not rest:
-            return Param(name, quoted, raw)
+            return Parameter(name, quoted, raw)
         operator = self.text(rest[0]).strip()
         words = [self.word(child) for child in rest[1:] if child.type in WORD_TYPES]
-        return Param(name, quoted, raw, operator, _joined(words, raw, node.byte_range))
+        return Parameter(name, quoted, raw, operator, _joined(words, raw, node.byte_range))
 
     def _words_within(self, node: tree_sitter.Node) -> tuple[Word, ...]:
         return tuple(self.word(child) for child in node.children if child.is_named and child.type != "subscript")

@@ -19,7 +19,7 @@ from aish.errors import AishError, BadResponse, ConnectionLost, WireError, WireT
 from aish.net.background_tasks import Errands
 from aish.net.http.client import HttpClient, Response, Timeouts
 from aish.net.jsonrpc_message import Message, RpcError, encode_error, encode_notification, encode_request, encode_result
-from aish.safety.urls import fault_of, find_allowed
+from aish.safety.urls import find_allowed, find_url_fault
 from aish.tools.mcp.errors import HttpFailure, SessionGone
 from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.transport.headers import standard_headers
@@ -188,7 +188,7 @@ class HttpTransport:
         here, there = urlsplit(self._url), urlsplit(target)
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             raise HttpFailure("it redirects to another origin, which is not followed", status=response.status)
-        if self._spec.only and (fault_of(target) or find_allowed(target, self._spec.only) is None):
+        if self._spec.only and (find_url_fault(target) or find_allowed(target, self._spec.only) is None):
             raise HttpFailure("it redirects to where nobody is allowed to go", status=response.status)
         return target
 

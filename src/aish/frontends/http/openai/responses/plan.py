@@ -49,7 +49,7 @@ from aish.frontends.http.turns.request_fields import (
 from aish.frontends.http.turns.tool_fields import ToolsByServer, check_count, choose_tools
 from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
-from aish.safety.policy.gate import SHELL_TOOL
+from aish.safety.policy.rules import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.globs import Globs
 from aish.types.ids import new_id

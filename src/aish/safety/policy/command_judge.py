@@ -1,0 +1,270 @@
+"""Judges command lines: by rules, then by what the classifier proves, then by rules that protect paths.
+
+A line is allowed only if each of its commands is. A line that is proved read-only needs no rule, a rule without a
+command does not cover a destructive line, and a catastrophe is always asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from aish.safety.commands import Level, ShellContext, classify
+from aish.safety.commands.bounds import TooBig
+from aish.safety.commands.path_kinds import PathKind, kind_of_path, resolve
+from aish.safety.commands.proof.exposure import Exposure, classify_read, find_folder_to_grant, is_secret
+from aish.safety.commands.scope import Scope
+from aish.safety.commands.verdict import LineVerdict, Read, Reason
+from aish.safety.policy.always_rules import make_command_rule
+from aish.safety.policy.command_line import CommandLine, read_line
+from aish.safety.policy.judgement import Case, Judgement, find_strictest
+from aish.safety.policy.path_reach import find_named_paths, reads_only_named
+from aish.safety.policy.rules import (
+    ANY_WORD,
+    SHELL_TOOL,
+    Rule,
+    Words,
+    free_words,
+    matches_command,
+    matches_path,
+    names_command,
+)
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect
+
+# Removed by the shell: quotes, backslashes, and line continuations.
+_QUOTING = re.compile(r"\\\n|[\"'\\]")
+# Variables that make programs load a file or library first.
+_SETS_START = re.compile(r"(?<!\w)(BASH_ENV|ENV|ZDOTDIR|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)\+?=")
+_MAX_REASONS = 5
+
+# Returns the real paths of a read: links followed, wildcards expanded; below a folder only possible secrets. Raises
+# TooBig if that is too much.
+RealPaths = Callable[[Read], Iterable[str]]
+
+
+def judge_command(case: Case, command: str, real_paths: RealPaths) -> Judgement:
+    # The folders besides the workspace that rules let commands read.
+    readable = tuple(folder for rule in case.rules for folder in rule.reads)
+    shell = msgspec.structs.replace(case.shell, readable=readable)
+    line = read_line(command, shell)
+    finding = _check_disk(classify(command, shell), shell, real_paths)
+    judged = _judge_by_rules(case, command, line, finding) or _judge_by_finding(case, line, finding)
+    if protecting := [rule for rule in case.rules if rule.paths and rule.verdict is not Verdict.ALLOW]:
+        judged = _judge_by_paths(case, protecting, command, line, finding, judged)
+    reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
+    return msgspec.structs.replace(judged, reasons=reasons)
+
+
+# Where the files of a proved line really are. A proof is about names; links and wildcards may lead elsewhere.
+
+
+def _check_disk(finding: LineVerdict, shell: ShellContext, real_paths: RealPaths) -> LineVerdict:
+    """Returns the verdict, or an unknown one with the reason."""
+    if finding.level is not Level.SAFE:
+        return finding
+    for read in finding.reads:
+        reason = None if read.names_only else _find_disk_reason(read, shell, real_paths)
+        if reason is not None:
+            return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
+    return finding
+
+
+def _find_disk_reason(read: Read, shell: ShellContext, real_paths: RealPaths) -> Reason | None:
+    scope = Scope(shell)
+    try:
+        for path in real_paths(read):
+            exposure = classify_read(path, scope, deep=False, names_only=False, glob=False)
+            if exposure is Exposure.SECRET:
+                return Reason(f"reads {path}, which holds a secret", read.span, "secret", "secret")
+            if exposure is Exposure.OUTSIDE:
+                return Reason(f"reads {path} through a link, outside the workspace", read.span, "link", "link")
+    except TooBig as exc:
+        return Reason(f"reads {read.path}: {exc}", read.span, "link", "link")
+    return None
+
+
+# Rules about commands.
+
+
+def _judge_by_rules(case: Case, command: str, line: CommandLine, finding: LineVerdict) -> Judgement | None:
+    """Returns None if the rules do not decide. Rules about paths never allow a command, because it may use other
+    paths, too."""
+    about = [rule for rule in case.rules if not (rule.paths or rule.reads)]
+    for verdict in (Verdict.DENY, Verdict.ASK):
+        for rule in about:
+            if rule.verdict is verdict and (not rule.commands or _touches(rule, line, finding)):
+                return Judgement(verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
+    if finding.catastrophe:
+        return Judgement(Verdict.ASK, "catastrophe", _first_reason(finding), insist=True)
+    allowing = [rule for rule in about if rule.verdict is Verdict.ALLOW and rule.commands]
+    if (named := _find_allowing(case, allowing, line, finding)) is not None:
+        return Judgement(Verdict.ALLOW, named.title, "")
+    blanket = next((rule for rule in about if rule.verdict is Verdict.ALLOW and not rule.commands), None)
+    forbidding = [rule for rule in about if rule.commands and rule.verdict is not Verdict.ALLOW]
+    hidden = bool(forbidding) and (not line.is_readable or _SETS_START.search(command) is not None)
+    hidden = hidden or any(_may_name(rule, command, line) for rule in forbidding)
+    if blanket is not None and not _is_grave(finding) and not hidden:
+        return Judgement(Verdict.ALLOW, blanket.title, "")
+    return None
+
+
+def _find_allowing(case: Case, rules: Sequence[Rule], line: CommandLine, finding: LineVerdict) -> Rule | None:
+    """Finds rules of the configuration for each command of the line, or a lasting approval of the whole line.
+
+    Destructive lines and secrets are allowed only by rules that name exactly these commands.
+    """
+    if not line.is_plain or not line.parts:
+        return None
+    matches = names_command if _is_grave(finding) else matches_command
+    written = [rule for rule in rules if rule.covers == "prefix"]
+    named = [next((rule for rule in written if matches(rule, part)), None) for part in line.parts]
+    if all(named):
+        return named[0]
+    if len(line.parts) > 1 or _is_grave(finding) or any(not write.inside for write in finding.writes):
+        return None
+    return next((rule for rule in rules if rule.covers != "prefix" and _covers(case, rule, line.parts[0])), None)
+
+
+def _covers(case: Case, rule: Rule, words: Words) -> bool:
+    """Whether a lasting approval covers this command: its holes take no path outside the workspace."""
+    if rule.covers == "exact":
+        return names_command(rule, words)
+    fits = (free_words(tuple(text.split()), words) for text in rule.commands)
+    return any(all(_is_inside(case, path) for path in free) for free in fits if free is not None)
+
+
+def _is_inside(case: Case, path: str) -> bool:
+    scope = Scope(case.shell)
+    absolute = resolve(path, scope)
+    if absolute is None or kind_of_path(absolute, scope) is not PathKind.INSIDE:
+        return False
+    return not is_secret(absolute, scope)
+
+
+def _touches(rule: Rule, line: CommandLine, finding: LineVerdict) -> bool:
+    """For rules that forbid: the command may be anywhere, also behind a wrapper, a path or its own options."""
+    parts = (*line.parts, *line.possible)
+    if any(matches_command(rule, _by_basename(words)) for words in parts):
+        return True
+    words = {word for part in parts for field in part if field for word in field.split()}
+    for prefix in rule.commands:
+        program, *rest = prefix.split() or [""]
+        if program in finding.programs and all(word in words or word == ANY_WORD for word in rest):
+            return True
+    return False
+
+
+def _may_name(rule: Rule, command: str, line: CommandLine) -> bool:
+    """Whether the words of a forbidden command occur anywhere in the line, also in a text, because bash and other
+    programs may run text in too many ways to list."""
+    read = " ".join(word for part in line.parts for word in part if word)
+    texts = (command, _QUOTING.sub("", command), read)
+    return any(_occur_in(prefix.split(), text) for prefix in rule.commands for text in texts)
+
+
+def _occur_in(words: Sequence[str], text: str) -> bool:
+    names = [word.rpartition("/")[2] or word for word in words if word != ANY_WORD]
+    return all(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
+
+
+def _by_basename(words: Words) -> Words:
+    return (words[0].rpartition("/")[2], *words[1:]) if words and words[0] else words
+
+
+# Rules that protect paths.
+
+
+def _judge_by_paths(
+    case: Case,
+    protecting: Sequence[Rule],
+    command: str,
+    line: CommandLine,
+    finding: LineVerdict,
+    judged: Judgement,
+) -> Judgement:
+    """A command that names a protected path falls under the path's rule. One that may reach it without naming it needs
+    approval, unless a rule is about that very command."""
+    if judged.verdict is Verdict.DENY:
+        return judged
+    named = find_named_paths(command, case.shell, str(case.root))
+    rule = find_strictest(rule for rule in protecting if any(matches_path(rule, path) for path in named))
+    if rule is not None and (rule.verdict is Verdict.DENY or judged.verdict is Verdict.ALLOW):
+        return Judgement(rule.verdict, rule.title, rule.why or f"the rule '{rule.title}' applies")
+    is_ruled = any(rule.commands and rule.title == judged.rule for rule in case.rules)
+    if judged.verdict is not Verdict.ALLOW or is_ruled or reads_only_named(line, case.shell):
+        return judged
+    reason = f"it may reach what the rule '{protecting[0].title}' is about without naming it"
+    return Judgement(Verdict.ASK, protecting[0].title, reason, always=_make_always(case, line, finding))
+
+
+# The classifier's verdict, if the rules do not decide.
+
+
+def _judge_by_finding(case: Case, line: CommandLine, finding: LineVerdict) -> Judgement:
+    verdict = case.default
+    if verdict is Verdict.DENY:
+        return Judgement(verdict, f"gate.{case.tool.effect}", "commands are denied by gate.exec")
+    if finding.level is Level.SAFE:
+        return Judgement(Verdict.ALLOW, "proved read-only", "")
+    always = _make_always(case, line, finding)
+    if finding.level is Level.DESTRUCTIVE:
+        return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)
+    if _reads_secret(finding):
+        return Judgement(Verdict.ASK, "secret", _secret_reason(finding), always=always)
+    if verdict is not Verdict.ALLOW and finding.only("link"):
+        return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
+    if verdict is not Verdict.ALLOW and finding.only("outside"):
+        return _judge_outside_folders(case, finding)
+    like = always.title if always else ""
+    if finding.only("network", "outside") and finding.hosts:
+        verdict = _network_verdict(verdict, case.verdicts.get(Effect.NETWORK, Verdict.DENY), finding)
+        return Judgement(verdict, "gate.network", _first_reason(finding), always=always, like=like)
+    return Judgement(verdict, f"gate.{case.tool.effect}", _first_reason(finding), always=always, like=like)
+
+
+def _judge_outside_folders(case: Case, finding: LineVerdict) -> Judgement:
+    """Asks once for each folder outside the workspace."""
+    scope = Scope(case.shell)
+    outside = [read for read in finding.reads if not read.inside]
+    folders = dict.fromkeys(find_folder_to_grant(read, scope) for read in outside)
+    if not all(folders):
+        return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
+    rule = Rule(Verdict.ALLOW, name=f"always read {' '.join(folders)}", tools=(SHELL_TOOL,), reads=tuple(folders))
+    return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
+
+
+def _make_always(case: Case, line: CommandLine, finding: LineVerdict) -> Rule | None:
+    """Returns the rule for a lasting approval; None also if it would not be applied."""
+    is_one = line.is_plain and len(line.parts) == 1
+    if not is_one or _is_grave(finding) or any(not write.inside for write in finding.writes):
+        return None
+    return make_command_rule(line.parts[0], is_inside=lambda path: _is_inside(case, path))
+
+
+def _network_verdict(exec_verdict: Verdict, network: Verdict, finding: LineVerdict) -> Verdict:
+    """For a line that only contacts other hosts: allowed if all commands are, unless the network is denied."""
+    if network is Verdict.DENY:
+        return network
+    if exec_verdict is Verdict.ALLOW or (network is Verdict.ALLOW and finding.only("network")):
+        return Verdict.ALLOW
+    return Verdict.ASK
+
+
+def _reads_secret(finding: LineVerdict) -> bool:
+    """A rule for the program does not cover secrets: permission to read one file with `cat` does not mean every key."""
+    return any(reason.kind == "secret" for reason in finding.reasons)
+
+
+def _secret_reason(finding: LineVerdict) -> str:
+    return next(reason.text for reason in finding.reasons if reason.kind == "secret")
+
+
+def _is_grave(finding: LineVerdict) -> bool:
+    return finding.level is Level.DESTRUCTIVE or _reads_secret(finding)
+
+
+def _first_reason(finding: LineVerdict) -> str:
+    return finding.reasons[0].text if finding.reasons else "it could not be proved to be harmless"

@@ -1,0 +1,65 @@
+"""What the gate decides about one effect, and what it is decided from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import PurePosixPath
+
+import msgspec
+
+from aish.safety.commands import ShellContext
+from aish.safety.policy.rules import Rule
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect, ToolSpec
+
+CAREFUL: Mapping[Effect, Verdict] = {
+    Effect.READ: Verdict.ALLOW,
+    Effect.WRITE: Verdict.ASK,
+    Effect.EXEC: Verdict.ASK,
+    Effect.NETWORK: Verdict.ASK,
+}
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """`always` is the rule that a lasting approval would add, `like` what an approval for the turn covers."""
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    reasons: tuple[str, ...] = ()
+    insist: bool = False
+    always: Rule | None = None
+    like: str = ""
+
+
+class Case:
+    """One call to judge. `rules` are those about this tool, its effect and the owner of the call; `verdicts` apply
+    without a rule. The state of the shell is asked for at its first use."""
+
+    def __init__(
+        self,
+        tool: ToolSpec,
+        rules: Sequence[Rule],
+        verdicts: Mapping[Effect, Verdict],
+        root: PurePosixPath,
+        get_shell: Callable[[], ShellContext],
+    ) -> None:
+        self.tool = tool
+        self.rules = rules
+        self.verdicts = verdicts
+        self.root = root
+        self._get_shell = get_shell
+
+    @cached_property
+    def shell(self) -> ShellContext:
+        return self._get_shell()
+
+    @property
+    def default(self) -> Verdict:
+        return self.verdicts.get(self.tool.effect, Verdict.DENY)
+
+
+def find_strictest(rules: Iterable[Rule]) -> Rule | None:
+    order = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
+    return min(rules, key=lambda rule: order.index(rule.verdict), default=None)
