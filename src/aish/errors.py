@@ -1,6 +1,6 @@
 """Every error aish raises on purpose.
 
-AishError                    has a message for a person and a hint saying what to do
+AishError                    has a message for the user and a hint saying what to do
 ├── UsageError               the command line asks for something that makes no sense
 ├── ConfigError              a config file or variable is wrong
 ├── StoreError               the store cannot be opened, read or written
@@ -32,7 +32,7 @@ AishError                    has a message for a person and a hint saying what t
 └── ToolError                a tool call failed; becomes a result the model reads
     └── McpError                 (tools/mcp/errors) an MCP server failed; names it, the phase and the kind
 
-Who must act: the model reads ToolErrors as results, a person reads Failed events and exit messages, callers the rest.
+Who must act: the model reads ToolErrors as results, the user reads Failed events and exit messages, callers the rest.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StoreError(AishError):
 
 
 class GuestRefused(AishError):
-    """`kind`: a faulty URL is one that nobody could be let in with, whatever the list has."""
+    """`kind` says what is wrong: a faulty URL cannot be allowed by any list."""
 
     def __init__(self, label: str, why: str, kind: Literal["faulty", "unlisted", "too_many"]) -> None:
         super().__init__(why)
@@ -182,7 +182,7 @@ class ProviderRejected(ProviderError):
 
 
 class PromptTooLong(ProviderRejected):
-    """By the backend's own count."""
+    """The prompt is too long by the backend's own count."""
 
 
 class ProviderProtocolError(ProviderError):
@@ -190,7 +190,7 @@ class ProviderProtocolError(ProviderError):
 
 
 class ToolError(AishError):
-    """Raised by a tool or its transport. `status` sorts it; the message is what the model reads."""
+    """Raised by a tool or its transport. `status` classifies it; the model reads the message."""
 
     def __init__(self, message: str, *, status: ResultStatus = ResultStatus.FAILED, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -198,8 +198,8 @@ class ToolError(AishError):
 
 
 def drop_traceback(error: BaseException) -> None:
-    """Of an error that has been dealt with, and of those behind it. The calls it came through hold all that was asked
-    for; where one of them holds the error, too, nothing of it leaves memory before the collector comes."""
+    """Drops the tracebacks of an error that has been handled, and of its causes. Their frames hold the whole request,
+    and an error in a frame would keep all of it in memory until the garbage collector runs."""
     left = [error]
     while left:
         error = left.pop()

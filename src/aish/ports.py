@@ -1,6 +1,6 @@
-"""The engine's whole view of the outside world, on one page.
+"""All interfaces between the engine and its adapters.
 
-Adapters implement these Protocols, `app` chooses them, and the suites in tests/contracts hold each adapter to them.
+Adapters implement these protocols, `app` chooses them, and the suites in tests/contracts hold each adapter to them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class ProcessLiveness(Protocol):
 
 class Tokenizer(Protocol):
     async def count_tokens(self, model: str, text: str) -> int | None:
-        """The backend's own count, or None where it has none to give. Never raises."""
+        """The backend's own count, or None if it has none. Never raises."""
 
     async def count_prompt(self, request: StepRequest) -> int | None:
-        """The whole prompt, chat template and tools included, as the backend counts it; None and never, as above."""
+        """The count of the whole prompt, with chat template and tools, by the backend; None if it has none. Never
+        raises."""
 
 
 class TextSink(Protocol):
@@ -72,7 +73,7 @@ class TextRelay(Protocol):
 
 
 class Provider(Tokenizer, Protocol):
-    """A backend that answers. All failures are ProviderErrors."""
+    """A backend that answers. All its failures are ProviderErrors."""
 
     @property
     def name(self) -> str: ...
@@ -80,7 +81,7 @@ class Provider(Tokenizer, Protocol):
     async def list_models(self) -> Sequence[ModelInfo]: ...
 
     async def describe(self, model: str) -> ModelInfo:
-        """What is known of one model; ModelNotFound if the backend says there is no such one."""
+        """What is known of one model. Raises ModelNotFound if the backend says that it does not exist."""
 
     def stream(
         self, request: StepRequest, relay: TextRelay | None = None
@@ -97,18 +98,18 @@ class Provider(Tokenizer, Protocol):
         """
 
     def prepared(self, request: StepRequest) -> StepRequest:
-        """The request as it will be sent, as far as is known now: tools are written into the messages where the
-        backend takes none. Pure, and for counting: what is read back depends on the request as it was."""
+        """The request as it will be sent, as far as is known now: tools are written into the messages if the backend
+        takes none. Pure, and for counting only."""
 
     async def embed(self, model: str, inputs: Inputs) -> Embedded:
-        """Texts, or the ids of their tokens. A plain ProviderError from one that takes no ids."""
+        """Embeds texts or token ids. Raises a plain ProviderError if the backend takes no ids."""
 
     async def aclose(self) -> None:
-        """End every connection and process. Idempotent."""
+        """Ends every connection and process. Idempotent."""
 
 
 class CallContext(Protocol):
-    """What a running tool may know and say of the call it serves. `owner` as in an EffectRequest."""
+    """What a running tool may know and report of its call. `owner` as in an EffectRequest."""
 
     session: str
     turn: str
@@ -116,16 +117,16 @@ class CallContext(Protocol):
     owner: str
 
     def status(self, text: str) -> None:
-        """Show the user a line while the tool runs."""
+        """Shows the user a line while the tool runs."""
 
 
 class Toolset(Protocol):
-    """Named tools. The registry is one, and is made of others."""
+    """A set of named tools. The registry is one, and consists of others."""
 
     def specs(self) -> Sequence[ToolSpec]: ...
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
-        """Run it. Raises ToolError; must end soon after being cancelled."""
+        """Runs a tool. Raises ToolError. Must end soon after being cancelled."""
 
     async def aclose(self) -> None: ...
 
@@ -143,7 +144,8 @@ class Previewing(Protocol):
     """A toolset that can tell what a call would change."""
 
     async def preview(self, name: str, arguments: Arguments, call: str) -> str:
-        """For the person who is asked about it; "" if there is nothing to show. Changes nothing. Raises ToolError.
+        """What the call would change, for the user who is asked; "" if there is nothing to show. Changes nothing.
+        Raises ToolError.
 
         If that call is then made, it does what was shown, or nothing.
         """
@@ -154,43 +156,44 @@ class Witnessing(Protocol):
     """A toolset that can tell afterwards whether a call had its effect."""
 
     async def witness(self, name: str, arguments: Arguments) -> str:
-        """How things stand before the call and how they would stand after it; "" where that cannot be told.
+        """The state before the call and the state it would leave; "" if that is unknown.
 
-        Changes nothing. Holds no content, only digests."""
+        Changes nothing. Holds no content, only digests.
+        """
 
     async def happened(self, name: str, witness: str) -> bool | None:
-        """Whether the call that was witnessed has had its effect; None if that cannot be told."""
+        """Whether the call with this witness has had its effect; None if that is unknown."""
 
 
 Ask = Callable[[Question], Awaitable[Answer]]
 
 
 class Gate(Protocol):
-    """The one place where an effect is let through. Any exception here counts as a refusal."""
+    """The one place where effects are allowed. Any exception here counts as a refusal."""
 
     def is_visible(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
         """Whether the model may see the tool at all. `owner` as in an EffectRequest."""
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
-        """ALLOW or DENY; never ASK. `ask` is None when nobody is there to be asked."""
+        """Decides ALLOW or DENY, never ASK. `ask` None: there is no user to ask."""
 
 
 class Spending(Protocol):
-    """What model calls cost."""
+    """The cost of model calls."""
 
     def record_usage(self, record: UsageRecord) -> None:
-        """In place of the reservation of that id, if there is one. Written soon; never blocks."""
+        """Replaces the reservation of that id, if there is one. Written soon; never blocks."""
 
     async def reserve(
         self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
     ) -> tuple[float, float] | None:
-        """Set aside what a call may cost, if both caps leave room: checked and written as one, between processes too.
+        """Reserves what a call may cost, if both caps leave room. Check and write are atomic, also between processes.
 
-        None if that is done; else what the day and the session came to already.
+        Returns None if it is reserved; else what the day and the session have cost already.
         """
 
     def release(self, id: str) -> None:
-        """A reservation whose call was not made. Written soon; never blocks."""
+        """Removes the reservation of a call that was not made. Written soon; never blocks."""
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
 
@@ -198,46 +201,49 @@ class Spending(Protocol):
         """By day, model and category."""
 
     async def sum_up_usage(self, *, before_ms: int) -> bool:
-        """Make few records of many: those of the first quarter of an hour that is not summed up yet and ended before.
-        False if there is none. A sum counts from the last of its calls on; days begin with a quarter everywhere.
+        """Replaces the records of the oldest quarter of an hour that is over and not summed up by few records.
+
+        Returns False if there is none. A sum counts from the last of its calls on. Days begin with a quarter in every
+        time zone.
         """
 
 
 class Facts(Protocol):
-    """What outlives a session."""
+    """Facts that outlive a session."""
 
     async def put_facts(self, given: Sequence[Fact]) -> None:
-        """Each in place of the one of that id, if there is one; all or none."""
+        """Replaces facts of the same id. All or none."""
 
     async def find_fact(self, id: str) -> Fact | None: ...
 
     async def delete_fact(self, id: str) -> bool: ...
 
     async def clear_facts(self) -> int:
-        """How many they were."""
+        """Deletes all facts. Returns how many."""
 
     async def list_facts(self, *, limit: int) -> Sequence[Fact]:
         """Newest first."""
 
     async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
-        """Those that hold any word of the query, the best match first."""
+        """Facts with any word of the query, the best match first."""
 
 
 class Runs(Protocol):
     """Long work and its journal. All writes are durable when they return.
 
-    Whoever works on a run holds a lease of some seconds, by the store's clock, and renews it. A write with a `fence`
-    that is no longer the run's changes nothing and is False: another has taken the run over.
+    A process that works on a run holds a lease of some seconds, by the store's clock, and renews it. A write with an
+    older `fence` than the run's changes nothing and returns False: another process has taken the run over.
     """
 
     async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
-        """As it is kept: with its times and its first fence."""
+        """Returns the run as it is stored, with its times and its first fence."""
 
     async def claim_run(self, id: str, owner: str, *, lease_s: float, dead: str = "") -> RunRecord | None:
-        """Take it over, with a new fence. None while another's lease holds, unless that other is `dead`."""
+        """Takes a run over, with a new fence. None while the lease of another process holds, unless that process is
+        `dead`."""
 
     async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
-        """Session, state, body, reason and owner; `owner` "" gives it back."""
+        """Writes session, state, body, reason and owner. `owner` "" gives the run back."""
 
     async def renew_run(self, id: str, fence: int, *, lease_s: float) -> bool: ...
 
@@ -247,36 +253,36 @@ class Runs(Protocol):
         """Newest first; no states means all."""
 
     async def put_step(self, step: StepRecord, *, fence: int) -> bool:
-        """In place of the one of that number."""
+        """Replaces the step of that number."""
 
     async def list_steps(self, run: str) -> Sequence[StepRecord]:
         """In order."""
 
 
 class Feed(Protocol):
-    """What every turn says, of every process that uses the store, in the order it was written."""
+    """The events of all turns, of every process that uses the store, in the order they were written."""
 
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
-        """Rows past that cursor, oldest first, without those of deleted turns. Whoever goes on from the last cursor
-        they were given misses none: no row ever appears below one that was read."""
+        """Rows after the cursor, oldest first, without those of deleted turns. Reading on from the last cursor misses
+        none: no row ever appears below one that was read."""
 
     async def feed_end(self) -> int:
-        """The newest cursor there is or was, 0 if there was none."""
+        """The newest cursor there ever was, 0 if there was none."""
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
-        """Whether anything was written past that cursor; returns soon after it was, at the latest when the time is
-        up. What another process wrote may take a moment longer to be noticed."""
+        """Waits until something is written after the cursor. Returns False if the time is up. What another process
+        wrote may be noticed a moment later."""
 
 
 class Store(Spending, Facts, Runs, Feed, Protocol):
-    """What survives. Writes are applied in the order they are made.
+    """What survives the process. Writes are applied in the order they are made.
 
-    `append_events` returns at once and is written soon; `flush` returns when all that was appended before is. Durable
-    means that it survives the machine's power going; not durable, that it survives `kill -9` of this process. The
-    other writes are durable when they return, unless they are told not to `wait`: then they are written soon.
+    `append_events` returns at once and is written soon; `flush` returns when everything appended before is written.
+    Durable means that it survives a loss of power; not durable, that it survives `kill -9` of this process. The other
+    writes are durable when they return, unless they are told not to `wait`: then they are written soon.
 
-    A turn whose session is "" belongs to none: it can be looked at by its id, and is listed nowhere. Its record needs
-    no input and no messages: its events say them.
+    A turn whose session is "" belongs to none. It is found by its id and listed nowhere. Its record needs no input and
+    no messages, since its events hold them.
     """
 
     async def create_session(self, session: SessionRecord) -> None: ...
@@ -286,22 +292,22 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
     async def list_sessions(
         self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
     ) -> Sequence[SessionRecord]:
-        """Newest first. `search` matches titles and the text of messages; `under` is how their ids begin; `before` is
-        the time and the id of the last one that was listed: those that follow it."""
+        """Newest first. `search` matches titles and the text of messages. `under` is a prefix of their ids. `before` is
+        the time and the id of the last one of the page before."""
 
     async def delete_session(self, session: str) -> bool: ...
 
     async def start_turn(self, turn: TurnRecord) -> int:
-        """Record a running turn; returns its number within the session (the record's own number is ignored)."""
+        """Records a running turn. Returns its number within the session; the record's own number is ignored."""
 
     def begin_turn(self, turn: TurnRecord) -> None:
-        """The same for one of no session. Written soon, before its events; never blocks."""
+        """Records a running turn of no session. Written soon, before its events; never blocks."""
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        """One of no session that is over, with events `1..last_seq`, all at once. Written soon; never waits."""
+        """Records a finished turn of no session with its events `1..last_seq`. Written soon; never blocks."""
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
-        """Events `first_seq..last_seq` as newline-terminated JSON. Never blocks."""
+        """Appends events `first_seq..last_seq`, as newline-terminated JSON. Never blocks."""
 
     async def flush(self, *, durable: bool = True) -> None: ...
 
@@ -321,29 +327,29 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
     async def list_turns(
         self, session: str, *, before: int | None = None, limit: int | None = None
     ) -> Sequence[TurnRecord]:
-        """In order: the last `limit` of those with a number below `before`."""
+        """In order: the last `limit` turns with a number below `before`."""
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """The recorded lines, byte for byte."""
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
-        """Those that started before; how many they were."""
+        """Deletes turns that started before. Returns how many."""
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
-        """In place of the one of that kind and id, if there is one."""
+        """Replaces the document of that kind and id, if there is one."""
 
     async def put_new(self, document: Document) -> bool:
-        """False, and nothing is written, if there is one of that kind and id already."""
+        """Writes nothing and returns False if there is a document of that kind and id."""
 
     async def swap(self, document: Document, *, old: bytes) -> bool:
-        """Replace the body, if it still is `old`."""
+        """Replaces the body if it still is `old`."""
 
     async def find(self, kind: str, id: str) -> Document | None: ...
 
     async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]: ...
 
     async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
-        """Newest first; None means everybody's."""
+        """Newest first. `owner` None means documents of all owners."""
 
     async def delete(self, kind: str, id: str) -> bool: ...
 

@@ -284,7 +284,7 @@ async def test_the_gate_is_asked_about_each_step_of_a_plan() -> None:
     model = PlanningModel(written(step("a", "x__write", n=1)), '{"direct": true, "steps": []}')
     under = bench(model, gate=policy_gate())
     await run(under)
-    assert under.tools.calls == []  # nobody was there to ask
+    assert under.tools.calls == []  # there was no user to ask
 
 
 async def test_a_plan_given_is_checked_and_followed_without_asking_for_one() -> None:

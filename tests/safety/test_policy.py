@@ -221,7 +221,7 @@ async def test_an_edited_command_is_what_runs_and_a_denied_one_is_not():
 
 async def test_without_a_person_ask_means_deny_with_the_reason():
     decision = await decide(policy_gate(), SHELL, None, command="make")
-    assert decision.verdict is DENY and "nobody was there to ask" in decision.reason
+    assert decision.verdict is DENY and "there was no user to ask" in decision.reason
 
 
 CURL = Rule(DENY, name="no curl", commands=("curl",))

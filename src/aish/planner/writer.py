@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 import msgspec
 
 from aish.engine.model.router import Route
-from aish.engine.model.side_call import Said, SideCalls
+from aish.engine.model.side_call import SideAnswer, SideCalls
 from aish.errors import ProviderRejected
 from aish.planner.validation import NoPlanNeeded, has_same_calls, parse_plan, plan_errors, plan_schema
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
@@ -99,7 +99,7 @@ class PlanWriter:
         max_steps = self._planning.max_steps
         return plan_errors(plan, self._tools, max_steps=max_steps, done=results, calls_left=calls_left)
 
-    async def _ask(self, text: str, deadline_s: float) -> Said:
+    async def _ask(self, text: str, deadline_s: float) -> SideAnswer:
         """Asks without a schema if the backend does not support one: the plan is checked in any case."""
         if self._schema is not None:
             try:
@@ -110,7 +110,7 @@ class PlanWriter:
                 self._schema = None
         return await self._call(text, deadline_s)
 
-    async def _call(self, text: str, deadline_s: float) -> Said:
+    async def _call(self, text: str, deadline_s: float) -> SideAnswer:
         return await self._side_calls.ask(
             self._route,
             text,

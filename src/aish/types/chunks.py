@@ -1,7 +1,8 @@
-"""What a provider's stream yields for one model call: smaller than events, before calls have ids of ours.
+"""What a provider's stream yields for one model call. Chunks are smaller than events, and calls have no ids of ours
+yet.
 
-A stream yields batches: what arrived together stays together, so that nobody pays per chunk for what costs per read.
-Order: any mix of text, reasoning, call fragments, notes and usage; then exactly one StepFinished, last.
+A stream yields batches: chunks that arrived together stay together, so that the cost of a read is paid once. Any mix of
+text, reasoning, call fragments, notes and usage comes first; then exactly one StepFinished.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ class StepEnd(StrEnum):
     TOOL_CALLS = "tool_calls"
     LENGTH = "length"
     FILTERED = "filtered"
-    UNKNOWN = "unknown"  # the backend gave a word we do not know, or none
+    UNKNOWN = "unknown"  # the backend gave an unknown reason, or none
 
 
 class CallFragment(msgspec.Struct, frozen=True):
-    """A piece of a tool call. `index` None means the backend left it out. `repairs` were needed to read it."""
+    """A piece of a tool call. `index` is None if the backend left it out. `repairs` were needed to read it."""
 
     index: int | None
     id: str = ""

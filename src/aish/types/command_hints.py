@@ -1,4 +1,4 @@
-"""A program that may do what somebody asks for."""
+"""A program that may do what the user asks for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _BLANK = re.compile(r"\b[A-Z]{2,}\b")
 
 
 class CommandHint(msgspec.Struct, frozen=True):
-    """`example` is a line to start from, with words in capitals to fill in, or, if it is a `sample`, with names that
-    somebody made up; `here`: it is on this machine, else `package` is what to install, where that is known."""
+    """`example` is a line to start from, with capitals to fill in; a `sample` has made-up names instead. `here`: the
+    program is installed; else `package` is what to install, if that is known."""
 
     program: str
     about: str

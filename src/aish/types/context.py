@@ -1,4 +1,4 @@
-"""What a conversation may take of a model's window, and what was made of it."""
+"""How much of a model's window a conversation may take, and what a prompt consists of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 class ContextRules(msgspec.Struct, frozen=True):
     """None leaves it to the model's own window.
 
-    `token_budget` is for the whole request, `answer_room` what is left free of the window for the answer. A message
-    larger than all that there is room for is cut with a mark, or the turn refused.
+    `token_budget` is for the whole request, `answer_room` is kept free for the answer. A message that is larger than
+    the whole budget is cut with a mark, or the turn is refused.
     """
 
     max_turns: int | None = None
@@ -29,7 +29,7 @@ class ContextPart(msgspec.Struct, frozen=True):
 
 
 class ContextView(msgspec.Struct, frozen=True):
-    """What a request would be made of. `budget` None: nothing bounds it."""
+    """The parts of a prompt. `budget` None: nothing bounds it."""
 
     model: str
     parts: tuple[ContextPart, ...]

@@ -1,4 +1,4 @@
-"""What the gate is asked, what it answers, and what a person may say when it asks them."""
+"""What the gate is asked, what it decides, and what the user may answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Verdict(StrEnum):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`rule` names what decided: a policy rule, the person, or the failure that closed the gate.
+    """`rule` names what decided: a policy rule, the user, or the failure that closed the gate.
 
-    `arguments` are set where the person changed them: these are what was allowed, not the ones asked for.
+    `arguments` are set if the user changed them: these are allowed, not the original ones.
     """
 
     verdict: Verdict
@@ -28,16 +28,16 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EffectRequest(msgspec.Struct, frozen=True):
-    """One effect, prepared in full: exactly these arguments run if the gate lets them.
+    """One effect, prepared in full: exactly these arguments run if the gate allows them.
 
-    `owner` is the key of a tenant it is for, "" for the local user and for administrators.
+    `owner` is the key of the tenant it is for, "" for the local user and for administrators.
     """
 
     call: str
     tool: ToolSpec
     arguments: Arguments
     owner: str = ""
-    turn: str = ""  # where a tool works may depend on what this turn did before
+    turn: str = ""  # the directory of a tool may depend on earlier calls of the turn
 
 
 class QuestionKind(StrEnum):
@@ -46,12 +46,13 @@ class QuestionKind(StrEnum):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`insist`: a blanket yes is no answer to this one. `always` is the rule that "always" would add, "" if none.
+    """A question of the gate to the user.
 
+    `insist`: a blanket yes does not cover it. `always` is the rule that the answer "always" would add, "" if none.
     `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
-    change, as a unified diff where files would; "" if that is not known before. `rule` names what asks, as in a
-    Decision. `schema` is what edited arguments must fit; it is told to whoever answers, and not recorded. `owner` is
-    the key that a lasting yes counts for, "" for all; an administrator's counts for all.
+    change, as a unified diff for files; "" if that is unknown. `rule` names what asks, as in a Decision. `schema` is
+    what edited arguments must fit; it is sent with the question, and not recorded. `owner` is the key that a lasting
+    yes counts for, "" for all; an administrator's counts for all.
     """
 
     call: str
@@ -68,13 +69,13 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: str = ""
     schema: JsonSchema = {}
     owner: str = ""
-    turn: str = ""  # whose call it is; not recorded either
+    turn: str = ""  # the turn of the call; not recorded
 
 
 class Choice(StrEnum):
     YES = "yes"
     NO = "no"
-    TURN = "turn"  # yes, and for every like call in the rest of this turn
+    TURN = "turn"  # yes, and for every similar call in the rest of this turn
     ALWAYS = "always"  # yes, and by the rule that was shown from now on
     EDIT = "edit"  # yes, but with these arguments instead
     LATER = "later"  # not in this turn: it ends, and the answer begins another
@@ -84,5 +85,5 @@ class Answer(msgspec.Struct, frozen=True):
     choice: Choice
     note: str = ""  # told to the model when the answer is no
     arguments: Arguments | None = None  # with EDIT
-    rule: str = ""  # with ALWAYS: what it covers, where the person changed it
+    rule: str = ""  # with ALWAYS: what it covers, if the user changed it
     for_all: bool = False  # with ALWAYS: an administrator's answer to a tenant's question counts for all

@@ -1,4 +1,4 @@
-"""MCP servers that a request brings along by URL: which one, whose it is, how it is. Frozen data.
+"""MCP servers that a request brings by URL: their address, their owner and their state. Frozen data.
 
 Reprs never show credentials.
 """
@@ -13,7 +13,8 @@ from aish.types.tools import ToolSpec
 
 
 class GuestServer(msgspec.Struct, frozen=True):
-    """`label` is the alias of its tools, `owner` whoever asked: nobody else is served through the same connection."""
+    """`label` is the alias of its tools. `owner` is the caller; no other caller is served through the same
+    connection."""
 
     label: str
     url: str
@@ -26,7 +27,7 @@ class GuestServer(msgspec.Struct, frozen=True):
 
 
 class GuestView(msgspec.Struct, frozen=True):
-    """One that is connected, as it is shown. Of its URL only the origin: what follows may be nobody else's business."""
+    """A connected server as it is shown. Only the origin of its URL, since the rest may be secret."""
 
     label: str
     owner: str

@@ -1,4 +1,4 @@
-"""What texts become for a search by meaning, and what they may come as."""
+"""Inputs and results of embeddings."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import msgspec
 
 from aish.types.usage import Usage
 
-Ids = Sequence[int]  # of the tokens that a text is to the model's own tokenizer
+Ids = Sequence[int]  # token ids of the model's own tokenizer
 Inputs = Sequence[str] | Sequence[Ids]
 
 
 def texts_of(inputs: Inputs) -> Sequence[str] | None:
-    """None where they are ids."""
+    """The inputs as texts, or None if they are token ids."""
     texts = [given for given in inputs if isinstance(given, str)]
     return texts if len(texts) == len(inputs) else None
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """A vector for each input, in their order. `usage` None: the backend has not said what it used."""
+    """A vector for each input, in order. `usage` None: the backend did not report it."""
 
     vectors: Sequence[Sequence[float]]
     usage: Usage | None = None

@@ -7,7 +7,7 @@ numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. M
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -31,7 +31,7 @@ class TurnEnd(StrEnum):
     TOKENS = "tokens"
     COST = "cost"
     REPEATED = "repeated"
-    CLIENT_TOOLS = "client_tools"  # calls were left to the asker, whose results begin the next turn
+    CLIENT_TOOLS = "client_tools"  # calls were left to the client; their results begin the next turn
     APPROVAL = "approval"  # calls wait for decisions, which begin the next turn
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"  # the process died; closed when next opened
@@ -44,8 +44,8 @@ LIMIT_ENDS = frozenset({
 
 
 class TurnStarted(msgspec.Struct, frozen=True, tag="turn_started", omit_defaults=True):
-    """`traceparent` is the trace of whoever asked, "" if there is none. `after_effect`: it goes on from an attempt that
-    broke off and has had an effect."""
+    """`traceparent` is the trace of the caller, "" if there is none. `after_effect`: the turn goes on from an attempt
+    that broke off and has had an effect."""
 
     model: str
     input: tuple[Message, ...]
@@ -57,9 +57,9 @@ class StepStarted(msgspec.Struct, frozen=True, tag="step_started"):
     model: str
 
 
-# `gc=False` here and below: an answer has thousands of them, and nothing in one leads back to it.
+# `gc=False` here and below: an answer has thousands of them, and none can be part of a reference cycle.
 class TextDelta(msgspec.Struct, frozen=True, gc=False, tag="text_delta"):
-    """`logprobs`: how likely its tokens were, in OpenAI's form, where somebody has asked."""
+    """`logprobs`: the probabilities of its tokens in OpenAI's form, if they were requested."""
 
     text: str
     logprobs: list[dict[str, Any]] | UnsetType = UNSET
@@ -79,7 +79,7 @@ class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False, tag="arguments_delta
 
 
 class ToolCallReady(msgspec.Struct, frozen=True, tag="tool_call_ready"):
-    """The model has finished writing this call. `repairs` were needed to read it out of the model's text."""
+    """The model has finished writing this call. `repairs` were needed to read it from the model's text."""
 
     name: str
     arguments: str
@@ -91,17 +91,17 @@ class DecisionAsked(msgspec.Struct, frozen=True, tag="decision_asked"):
 
 
 class DecisionMade(msgspec.Struct, frozen=True, tag="decision_made"):
-    """The gate has spoken. When it allows more than a read, durable before the effect: this is the intent."""
+    """The decision of the gate. If it allows more than a read, it is durable before the effect: this is the intent."""
 
     decision: Decision
     effect: Effect
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
-    """The call's one result. After more than a read, durable before the next step: this is the outcome.
+    """The one result of a call. After more than a read, it is durable before the next step: this is the outcome.
 
-    `repairs` is what was mended in the call's name and arguments before it was let run. `structured` is for programs
-    that call a tool without a model, where the tool gives or promises it; no turn has it.
+    `repairs` are corrections of the call's name and arguments. `structured` is for programs that call a tool without a
+    model; turns do not have it.
     """
 
     name: str
@@ -115,8 +115,8 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
-    """`estimate` is our own count of the prompt before it was sent, 0 if there was none; `left_out` the turns that did
-    not fit the window."""
+    """`estimate` is our own count of the prompt before it was sent, 0 if there was none. `left_out` are the turns that
+    did not fit the window."""
 
     model: str
     usage: Usage
@@ -165,8 +165,8 @@ class TurnFinished(msgspec.Struct, frozen=True, tag="turn_finished"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="error"):
-    """What went wrong, for the user. `kind` is the error's class, `retry` whether asking again may help, `status` what
-    a backend that refused the request answered with."""
+    """What went wrong, for the user. `kind` is the error's class, `retry` whether asking again may help, `status` the
+    status of a backend's refusal."""
 
     kind: str
     message: str
@@ -212,15 +212,13 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Event)
 
+# Each event as a line, newline included.
+encode_events: Callable[[Sequence[Event]], bytes] = _encoder.encode_lines
+
 
 def encode_event(event: Event) -> bytes:
-    """One line of JSON without its newline: the form of `--json`, of the store and of exports."""
+    """One line of JSON without its newline, as in `--json`, in the store and in exports."""
     return _encoder.encode(event)
-
-
-def encode_events(events: Sequence[Event]) -> bytes:
-    """Each as a line, newline included."""
-    return _encoder.encode_lines(events)
 
 
 def decode_event(line: bytes) -> Event:

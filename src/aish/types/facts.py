@@ -1,4 +1,4 @@
-"""What outlives a session: one thing worth knowing."""
+"""A fact that outlives a session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FactKind(StrEnum):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """`source` says where it comes from: `user`, `import`, or the session it was proposed from."""
+    """`source` says where it comes from: `user`, `import`, or the session it was proposed in."""
 
     id: str
     text: str

@@ -1,4 +1,4 @@
-"""Names with `*`, `?` and `[…]`, as they are written in configuration, in keys, in rules and by clients."""
+"""Name patterns with `*`, `?` and `[…]`, as written in configuration, in keys, in rules and by clients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _WILD = frozenset("*?[")
 
 
 class Globs:
-    """Which names are meant, in time that does not depend on how many of the globs are plain names. They may be written
-    with a dot, too: `runtime.*` is `runtime__*`."""
+    """A set of patterns. Matching takes constant time for plain names. Patterns may use a dot: `runtime.*` is
+    `runtime__*`."""
 
     def __init__(self, globs: Iterable[str]) -> None:
         written = set(globs)
@@ -27,14 +27,15 @@ class Globs:
 
 @lru_cache(maxsize=512)
 def globs_of(globs: tuple[str, ...]) -> Globs:
-    """For those that are used again and again."""
+    """Cached, for patterns that are used again and again."""
     return Globs(globs)
 
 
-# With classes such as `[[:lower:]]`, which Python's patterns do not know, and `[^x]`, which they read otherwise.
+# Python's patterns do not know classes such as `[[:lower:]]`, and read `[^x]` in another way.
 _BRACKET = re.compile(r"\[[!^]?\]?(?:\[[:.=][^\]/]*[:.=]\]|[^\]/])*\]")
 
 
 def widen_brackets(pattern: str) -> str:
-    """The pattern with `?` for each bracket: it matches all that the shell's own reading matches, and perhaps more."""
+    """The pattern with `?` for each bracket. It matches everything that the shell's reading matches, and perhaps
+    more."""
     return _BRACKET.sub("?", pattern) if "[" in pattern else pattern

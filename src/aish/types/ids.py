@@ -1,6 +1,6 @@
-"""Identifiers: a prefix that says what it names, then 20 characters that sort by time of making.
+"""Identifiers: a prefix for the kind, then 20 characters that sort by time.
 
-Nine characters of milliseconds (good until the year 5188) and eleven of randomness, in Crockford's base 32.
+Nine characters are milliseconds (until the year 5188), eleven are random, in Crockford's base 32.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Literal
 
 Kind = Literal["sess", "turn", "call", "req", "run", "resp", "appr", "key", "use", "fact"]
 
-OWN_SESSIONS = "sess_"  # how those begin that we name; clients of a server may name theirs
+OWN_SESSIONS = "sess_"  # of sessions that we name; clients of a server may name theirs
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _TO_ALPHABET = bytes(ord(_ALPHABET[byte & 31]) for byte in range(256))
 _CHANCE_CHARS = 11
-_DRAWN = 256  # ids for which randomness is drawn at once: asking the system each time would be most of what one costs
+_DRAWN = 256  # ids for which randomness is drawn at once, since a system call for each would be most of its cost
 
 
 def new_id(kind: Kind) -> str:
-    chance = next(_pool.chances, "") or _draw()  # one step, so that no two threads get the same
+    chance = next(_pool.chances, "") or _draw()  # atomic, so that no two threads get the same
     now_ms = time.time_ns() // 1_000_000
     known_ms, stamp = _pool.newest  # several are made in one millisecond
     if known_ms != now_ms:
@@ -38,7 +38,9 @@ class _Pool:
 
 
 _pool = _Pool()
-os.register_at_fork(after_in_child=lambda: setattr(_pool, "chances", iter(())))  # or both would make the same ids
+os.register_at_fork(
+    after_in_child=lambda: setattr(_pool, "chances", iter(()))
+)  # else parent and child would make the same ids
 
 
 def _draw() -> str:

@@ -1,4 +1,4 @@
-"""What one turn may spend. Zero or less means: no room at all; None means: no limit."""
+"""What one turn may spend. Zero or less means none at all; None means no limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live shell says of a line it ran, of a word, and of what could complete a line."""
+"""What the live shell reports of a line it ran, of a word, and of completions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class RunEnd(StrEnum):
     EXITED = "exited"  # the line ended the shell itself: `exit`, `exec`, `set -e`
     LOST = "lost"  # the shell was killed; another one has been started
     TIMED_OUT = "timed_out"  # stopped, the shell lives
-    ASKED = "asked"  # stopped because it asked for a password, which nobody can give
+    ASKED = "asked"  # stopped because it asked for a password, and there is no user to give it
 
 
-RAN_MARK = "[I ran]"  # begins what is told a model of a command that the person ran
+RAN_MARK = "[I ran]"  # begins the report to a model about a command that the user ran
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """`output` is for a model: no escape sequences, progress collapsed, the first and the last of it.
+    """`output` is for a model: without escape sequences, progress lines collapsed, the beginning and the end of it.
 
-    `typed_ahead` is what the person typed and no program read: it belongs into the next prompt.
+    `typed_ahead` is what the user typed and no program read: it belongs into the next prompt.
     """
 
     line: str
@@ -48,7 +48,8 @@ class WordKind(StrEnum):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """`text` is what stands in the line, quoted as needed; `ends_word` False: more will follow (a folder, `--x=`)."""
+    """`text` is inserted as it is, quoted as needed. `ends_word` False: more will follow, as after a folder or
+    `--x=`."""
 
     text: str
     ends_word: bool = True

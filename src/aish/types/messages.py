@@ -1,4 +1,4 @@
-"""What a conversation is made of. Every wire format is a converter to and from these."""
+"""The messages of a conversation. Every wire format converts to and from these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TextPart(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """An image as base64 `data`, or as a `url` the backend fetches itself. Exactly one is set."""
+    """An image as base64 `data`, or as a `url` that the backend fetches itself. Exactly one is set."""
 
     media_type: str = "image/png"
     data: str = ""
@@ -20,7 +20,7 @@ class ImagePart(msgspec.Struct, frozen=True, tag="image"):
 
     @property
     def mark(self) -> str:
-        """What stands for it where only text can."""
+        """The text that stands for the image where only text is possible."""
         return f"[image: {self.media_type}]"
 
 
@@ -81,5 +81,5 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 def marked_text(parts: Iterable[Part]) -> str:
-    """For places that hold text only: an image leaves its mark."""
+    """The text of the parts, with marks for images."""
     return "".join(part.text if isinstance(part, TextPart) else part.mark for part in parts)

@@ -1,4 +1,4 @@
-"""A plan: the calls a request will take, written down before any of them is made."""
+"""A plan: the calls of a request, written down before any of them is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aish.types.tools import Arguments
 
 
 class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call. In `args`, `$id` and `$id.path` stand for what an earlier step gave; `needs` are steps to wait for."""
+    """One call. In `args`, `$id` and `$id.path` stand for results of earlier steps. `needs` are steps to wait for."""
 
     id: str
     tool: str
@@ -22,9 +22,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Planning(msgspec.Struct, frozen=True):
-    """How a request is to be planned. `plan` is one that is there already: it is checked and followed all the same."""
+    """How a request is planned. `plan` is an existing plan: it is checked and followed like a new one."""
 
-    model: str = ""  # "": the one that answers
+    model: str = ""  # "": the model that answers
     max_steps: int = 8
     max_rewrites: int = 2
     max_replans: int = 1

@@ -1,4 +1,4 @@
-"""What the store keeps."""
+"""The records of the store."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class SessionRecord(msgspec.Struct, frozen=True):
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
-    """`end` None: still running, or its process died. `messages` is the valid history the turn left, () if none.
+    """`end` None: the turn is running, or its process died. `messages` is the valid history that the turn left, () if
+    none.
 
-    `owner` names the process that runs it, so that another can tell a turn under way from one left behind.
+    `owner` names the process that runs it, so that a running turn can be told from an abandoned one.
     """
 
     id: str
@@ -38,9 +39,9 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class FeedRow(msgspec.Struct, frozen=True):
-    """Events of one turn as they were written together: newline-terminated lines, the first of that number.
+    """Events of one turn as they were written together: newline-terminated lines, and the number of the first.
 
-    `cursor` is above that of every row written before, whoever wrote it.
+    `cursor` is above that of every row written before, by any process.
     """
 
     cursor: int
@@ -51,9 +52,9 @@ class FeedRow(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True):
-    """Something a frontend or the engine keeps under a name of its own: `kind` says what it is, `body` is JSON.
+    """A record of a frontend or the engine: `kind` says what it is, `body` is JSON.
 
-    `owner` is whom it belongs to, "" everybody; past `expires_ms` it is no longer there, 0 means never.
+    `owner` is the key it belongs to, "" for all. After `expires_ms` it does not exist any more; 0 means never.
     """
 
     kind: str

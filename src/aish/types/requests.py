@@ -1,4 +1,4 @@
-"""The canonical request: what a frontend hands to the engine, and what the engine hands to a provider."""
+"""The canonical requests: of a frontend to the engine (a turn), and of the engine to a provider (a step)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aish.types.tools import ToolSpec
 from aish.types.usage import Category
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
-_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # what backends in C keep such a number in
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # the range of the C type that backends use
 
 
 class Knobs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What local backends let an asker turn besides what OpenAI has, in llama.cpp's names: each knows some of it.
+    """Sampling options of local backends beyond OpenAI's, in llama.cpp's names; each backend knows some of them.
     `repeat_penalty` is `repetition_penalty` elsewhere; `min_tokens` is vLLM's."""
 
     top_k: _Int32 | None = None
@@ -45,7 +45,7 @@ class Knobs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the model is to choose its words. None leaves the backend's own default."""
+    """Sampling options. None leaves the backend's own default."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -58,13 +58,13 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    logprobs: int | None = None  # tell how likely each token was, and so many others in its place
-    knobs: Knobs | None = None  # nearly always; so they cost nobody anything who has none
+    logprobs: int | None = None  # report the probability of each token, and of so many alternatives
+    knobs: Knobs | None = None  # nearly always None, which costs nothing
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """Whether the model must call: `named` is the one tool it has to call, if any; `among` are globs of those it may
-    call, () meaning any."""
+    """Whether the model must call a tool. `named` is the one tool that it has to call, if any. `among` are globs of
+    those it may call, () meaning any."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     named: str = ""
@@ -72,29 +72,32 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What attempts at a request have done before they broke off: calls and their results. `had_effect`: not all of
-    them only read."""
+    """The calls and results of attempts that broke off. `had_effect`: some of them did more than read."""
 
     messages: tuple[Message, ...]
     had_effect: bool = False
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """One user request: `input` is what is new in it.
+    """One user request. `input` is its new part.
 
-    `session` empty makes a new session; one that is named has to be there, unless it `may_be_new`. `context` is the
-    conversation so far where the asker keeps it; None takes the session's own. `fit`: what the asker brings may lose
-    turns to the window, too. `kept` False: the turn belongs to no session. `tools` are name globs of ours, () offers
-    none; `guests` names sources that only this request has; `client_tools` are the asker's own: a call of one ends the
-    turn and is left to the asker. `tool_mode` None leaves the model's own; `repair` False takes calls as they are
-    written. `ask_about` are globs of ours that are asked about even where the gate would not. `answers` are decisions
-    on calls that an earlier turn left open, by call id.
-    `retry_key` is the same when the same request comes again: a turn that broke off after tools had run is then gone on
-    with, and they are not run again; `resumed` is what it had done. `charged_to` is the session that pays, if not its
-    own. `memory`: what is known of the user goes along; `project`: the files do. `may_fall_back`: another model may
-    answer where this one cannot be reached. `planner`: plan first, then work; `run` is the run of a plan to go on with.
-    `stream` False: nobody looks before a step has ended. `traceparent` is the asker's own trace, as W3C Trace Context
-    has it; "" if it has none. `owner` is the key of a tenant, "" for the local user and for administrators.
+    Conversation: an empty `session` makes a new session; a named one must exist, unless it `may_be_new`. `context` is
+    the conversation so far if the client keeps it; None takes the session's own. `fit`: turns of a client's
+    conversation may be dropped to fit the window. `kept` False: the turn belongs to no session.
+
+    Tools: `tools` are globs of ours, () offers none. `dynamic_mcp` names the MCP servers that this request has brought.
+    `client_tools` are the client's own: a call of one ends the turn and is left to the client. `tool_mode` None leaves
+    the model's own. `repair` False takes calls as they are written. `ask_about` are globs of tools that are asked about
+    even if the gate allows them. `answers` are decisions on calls that an earlier turn left open, by call id.
+
+    Retries: `retry_key` is the same when the same request is sent again; a turn that broke off after tools had run is
+    then resumed, and they do not run again. `resumed` is what it had done.
+
+    More: `charged_to` is the session that pays, if not its own. `memory` and `project`: facts and project files go
+    along. `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work;
+    `run` is the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
+    `traceparent` is the caller's W3C trace context, "" if there is none. `owner` is the key of a tenant, "" for the
+    local user and for administrators.
     """
 
     input: tuple[Message, ...]
@@ -131,12 +134,12 @@ class TurnRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_autonomous(self) -> bool:
-        """A step of work towards a goal: it is told of that, and of nothing from earlier."""
+        """Whether this is a step towards a goal. Its model is told the goal, and no summary of earlier turns."""
         return self.category is Category.NORRIS
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """How a backend with an adapter is to use it: how much of it, in which slot, and with what bias of tokens."""
+    """How a backend uses an adapter: its scale, its slot, and a bias of tokens."""
 
     scale: float
     slot: int
@@ -144,12 +147,12 @@ class Tuning(msgspec.Struct, frozen=True):
 
 
 class StepRequest(msgspec.Struct, frozen=True):
-    """One model call. `deadline_s` bounds the whole of it, from connecting to the last byte.
+    """One model call. `deadline_s` bounds all of it, from connecting to the last byte.
 
-    `session` is for what must be the same within one, such as placeholders for secrets. `stream` False: nobody waits
-    for the pieces, so the answer may come as one. `picks_tool`: the answer is to say which tool to call, or that none
-    fits, for which a model may have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a
-    TurnRequest. `plans_calls`: the text of the answer is calls to be made, not words for a reader.
+    `session` is for what must stay the same within one, such as placeholders for secrets. `stream` False: the answer
+    may come as one. `picks_tool`: the answer only names the tool to call, or says that none fits, for which a model may
+    have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a TurnRequest. `plans_calls`: the
+    answer is a list of calls, not text for a reader.
     """
 
     model: str

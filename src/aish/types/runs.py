@@ -1,8 +1,8 @@
 """Long work that outlives its process: a run, and the journal of its effects.
 
-A run has one owner at a time. Whoever takes it over raises its `fence`; writes that carry an older one fail. A step is
-written as an INTENT before its effect and with its outcome after it, so that one which still is an intent when the run
-is taken over may or may not have happened.
+A run has one owner at a time. A process that takes it over raises its `fence`; writes with an older one fail. A step is
+written as an INTENT before its effect and with its outcome after it. So a step that is still an intent when the run is
+taken over may or may not have happened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RunKind(StrEnum):
 
 class RunState(StrEnum):
     RUNNING = "running"
-    HALTED = "halted"  # waits for a person
+    HALTED = "halted"  # waits for a decision
     FINISHED = "finished"
     STOPPED = "stopped"  # a limit was reached
     FAILED = "failed"
@@ -33,9 +33,9 @@ OPEN_STATES = (RunState.RUNNING, RunState.HALTED)
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """`body` is JSON and the kind's own: what it needs to go on. `reason` says why it stands as it does.
+    """`body` is JSON of this kind of run: what it needs to go on. `reason` says why it is in its state.
 
-    `owner` is the process that works on it, "" if none does; past `lease_ms` it may be taken over by another.
+    `owner` is the process that works on it, "" if none does. After `lease_ms` another process may take it over.
     """
 
     id: str
@@ -56,13 +56,14 @@ class StepState(StrEnum):
     INTENT = "intent"
     DONE = "done"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # nobody can tell whether it happened
+    UNKNOWN = "unknown"  # unknown whether it happened
 
 
 class StepRecord(msgspec.Struct, frozen=True):
-    """One effect of a run. `key` is the step's name in a plan, "" elsewhere; `digest` tells equal calls.
+    """One effect of a run. `key` is the step's name in a plan, "" elsewhere. `digest` is equal for equal calls.
 
-    `arguments` (JSON) and `outcome` are kept without secrets; `witness` is what tells afterwards whether it happened.
+    `arguments` (JSON) and `outcome` are stored without secrets. `witness` is the state that shows later whether it
+    happened.
     """
 
     run: str
@@ -83,13 +84,13 @@ class StepRecord(msgspec.Struct, frozen=True):
 
 class HaltKind(StrEnum):
     EFFECT = "effect"  # may this be done?
-    PAUSE = "pause"  # the person stopped it
-    SKIPS = "skips"  # too much was skipped for it to get anywhere
+    PAUSE = "pause"  # the user stopped it
+    SKIPS = "skips"  # too many steps in a row were skipped
     TROUBLE = "trouble"  # the model could not be asked
 
 
 class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Work that is not interactive stops here; a person says how it goes on. `question` is the effect in doubt."""
+    """Autonomous work stops here until the user decides. `question` is the effect in doubt."""
 
     kind: HaltKind
     reason: str
@@ -101,11 +102,11 @@ class HaltChoice(StrEnum):
     SKIP = "skip"
     EDIT = "edit"
     ABORT = "abort"
-    LEAVE = "leave"  # nobody is there: it stays halted until somebody resumes it
+    LEAVE = "leave"  # there is no user: it stays halted until it is resumed
 
 
 class HaltAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`arguments` are those to take instead, with EDIT; `note` is told to the model."""
+    """`arguments` replace the original ones, with EDIT. `note` is told to the model."""
 
     choice: HaltChoice
     note: str = ""

@@ -1,4 +1,4 @@
-"""What a tool is, what one call of it returned, and how it went."""
+"""Tools, their results, and how a call ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JsonObject = dict[str, Any]
 
 
 class Effect(StrEnum):
-    """The most a tool can do to the world. The gate decides by it."""
+    """The most that a tool can do. The gate decides by it."""
 
     READ = "read"
     WRITE = "write"
@@ -26,9 +26,9 @@ class Effect(StrEnum):
 class ToolSpec(msgspec.Struct, frozen=True):
     """A tool as the engine knows it. `name` is the wire name, `source__tool`.
 
-    `paths` are the arguments that name files, at any depth; none means that it is not known which do. `beyond`: it may
-    touch other files than those it is told. `output_schema` is what it promises of its structured results. `hints` are
-    a foreign server's words on what the tool does; None for a tool that comes from no server.
+    `paths` are the arguments that name files, at any depth; none means that this is unknown. `beyond`: it may touch
+    other files than these. `output_schema` describes its structured results. `hints` are what a foreign server says of
+    the tool; None for a tool that comes from no server.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     source: str
     timeout_s: float = 60.0
     concurrency: int = 0  # calls at once; 0 means no limit
-    strict: bool | None = None  # the asker's own word, handed on to the backend
+    strict: bool | None = None  # the client's own value, passed on to the backend
     paths: tuple[str, ...] = ()
     beyond: bool = False
     output_schema: JsonSchema | None = None
@@ -46,8 +46,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool gives back. `is_error` is the tool's own word and advisory: the text reaches the model either way.
-    `structured` is the same once more, or more exactly, for programs; models are told the parts."""
+    """The output of a tool. `is_error` is the tool's own judgement and advisory: the text reaches the model either way.
+    `structured` is the output for programs; models get the parts."""
 
     parts: tuple[Part, ...]
     is_error: bool = False
@@ -55,7 +55,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class Structured(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A structured result that may be handed on: whole, without secrets, as its tool promises. Or why there is none."""
+    """A structured result for programs: complete, without secrets, valid for its schema. Or the reason why there is
+    none."""
 
     value: JsonObject | None = None
     lacking: str = ""
@@ -104,7 +105,7 @@ class RepairKind(StrEnum):
     ENUM = "enum"
     ARGUMENT_NAME = "argument_name"
     TOOL_NAME = "tool_name"
-    # Recorded by versions that checked calls of weak models; nothing makes these now, and old records stay readable.
+    # Made by earlier versions only. Old records must stay readable.
     UNASKED = "unasked"
     NAMED = "named"
     PERCENT = "percent"
@@ -117,7 +118,7 @@ class RepairKind(StrEnum):
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was mended in a call: where, and from what to what, both shortened."""
+    """One correction of a call: where, and from what to what, both shortened."""
 
     kind: RepairKind
     path: str = ""
@@ -130,7 +131,8 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def wire_name(name: str) -> str:
-    """A name every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`: the first dot parts source and tool, the others go."""
+    """A name that every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`. The first dot separates source and tool; others are
+    replaced."""
     dotted = name if "__" in name else name.replace(".", "__", 1)
     legal = "".join(char if char in _LEGAL else "_" for char in dotted[:MAX_NAME_CHARS])
     return legal or "_"

@@ -1,4 +1,4 @@
-"""Tokens and money spent by one model call."""
+"""Tokens and cost of one model call."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING_USED = Usage()
 
 
 class Category(StrEnum):
-    """What a model was called for."""
+    """The purpose of a model call."""
 
     MAIN = "main"
     DELEGATE = "delegate"
@@ -51,7 +51,7 @@ class Category(StrEnum):
 
 
 class Price(msgspec.Struct, frozen=True):
-    """Dollars for a million tokens. `cached` None: what is read from the backend's cache costs as much as the rest."""
+    """Dollars for a million tokens. `cached` None: tokens read from the backend's cache cost as much as others."""
 
     prompt: float
     completion: float
@@ -65,7 +65,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class UsageRecord(msgspec.Struct, frozen=True):
-    """One model call that was paid for. `estimate` is our count of its prompt beforehand, 0 if there is none."""
+    """One model call that was paid for. `estimate` is our own count of its prompt, 0 if there is none."""
 
     id: str
     at_ms: int
@@ -77,15 +77,15 @@ class UsageRecord(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What calls came to. `unknown` of them were of models without a price, so `cost` leaves them out."""
+    """The cost of several calls. Calls of models without a price are in `unknown`, not in `cost`."""
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
     unknown: int = 0
-    estimates: int = 0  # our counts of prompts, for the calls where there is one
-    estimated_of: int = 0  # what the provider said of those same prompts
+    estimates: int = 0  # our own counts of prompts, for the calls that have one
+    estimated_of: int = 0  # the provider's counts of the same prompts
 
     @property
     def tokens(self) -> int:
@@ -102,7 +102,8 @@ class SpentRow(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """The most a call about to be made may cost. Counts as spent until the call is settled or `expires_ms` passes."""
+    """The most that a call about to be made may cost. It counts as spent until the call is booked or `expires_ms`
+    passes."""
 
     id: str
     at_ms: int

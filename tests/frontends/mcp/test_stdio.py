@@ -297,7 +297,7 @@ async def test_a_command_that_writes_is_refused_because_nobody_is_there_to_ask(p
     async with open_session(spec(private_home)) as session:
         output = await session.call_tool("shell__run", {"command": "touch made"})
         assert output.is_error
-        assert "nobody was there to ask" in text_of(output.parts)
+        assert "there was no user to ask" in text_of(output.parts)
     assert not (private_home / "made").exists()
 
 

@@ -20,7 +20,7 @@ from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.summary import Summaries
 from aish.engine.prompt.system_message import SystemParts
-from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, TokenCounter, byte_length, most_tokens, told_of
+from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, TokenCounter, byte_length, encode_tools, max_tokens_of
 from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
 from aish.engine.turn.budget import Budget
 from aish.engine.turn.event_factory import EventFactory
@@ -114,7 +114,7 @@ class ModelCaller:
         loop_chars = repetition_chars(is_weak=self.route.info.is_weak)
         step.check_at_chars = loop_chars
         try:
-            composed, self._left_out = self._composer.find_whole(self._transcript.messages()), 0
+            composed, self._left_out = self._composer.compose_uncounted(self._transcript.messages()), 0
             if composed is None or composed.left_out:
                 composed, notes = await self._compose(composed)
                 if notes:
@@ -149,20 +149,20 @@ class ModelCaller:
         self.refusal = "the answer was cut: it said the same over and over"
         return True
 
-    def book(self, reported: Usage | None, *, said_anything: bool) -> Event | None:
+    def book(self, reported: Usage | None, *, has_output: bool) -> Event | None:
         """Books what the last call cost. Returns the event that reports it, None if there was no call or no cost."""
         call, self._admitted = self._admitted, None
         if call is None:
             return None
-        if reported is None and not said_anything:
+        if reported is None and not has_output:
             self._deps.ledger.drop(call)
             return None
-        if reported is None or (said_anything and not reported.total_tokens):
+        if reported is None or (has_output and not reported.total_tokens):
             cost = reported.cost if reported else None
             usage = msgspec.structs.replace(self._guess(call), cost=cost)
         else:
             usage = reported
-        usage = self._deps.ledger.settle(call, usage)
+        usage = self._deps.ledger.book(call, usage)
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._budget.spend(usage)
@@ -305,12 +305,12 @@ class ModelCaller:
             return
         if not isinstance(error, ProviderBusy):
             self._deps.router.forget(self.route)
-        note = "" if step.said_anything else await self._find_another_way(error)
+        note = "" if step.has_output else await self._find_another_way(error)
         if not note:
             self.end = TurnEnd.FAILED
             yield [self._events.event(failure_event(error))]
             return
-        self.book(None, said_anything=False)
+        self.book(None, has_output=False)
         yield [self._events.event(Status(note))]
         async with aclosing(self.stream(step, relay)) as batches:
             async for events in batches:
@@ -349,7 +349,7 @@ class ModelCaller:
     def _guess(self, call: AdmittedCall) -> Usage:
         """The usage where the backend does not report it."""
         sent: Sequence[Message] = self._sent.messages if self._sent else ()
-        size = sum(most_tokens(message) for message in sent) + len(told_of(self._tools))
+        size = sum(max_tokens_of(message) for message in sent) + len(encode_tools(self._tools))
         prompt_tokens = call.estimate or size // BYTES_PER_TOKEN
         answer_tokens = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
         return Usage(prompt_tokens, answer_tokens, estimated=True)

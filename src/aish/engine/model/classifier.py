@@ -1,4 +1,4 @@
-"""What kind of question it is, from its words alone: pure, quick, and able to say why."""
+"""Classifies a question by its words alone: pure, quick, and able to say why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Providers by name, each made when it is first asked for: what a run does not use is never loaded."""
+"""Holds providers by name and makes each when it is first used, so that unused ones are never loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aish.ports import Provider
 
 
 class LazyProviders(Mapping[str, Provider]):
-    """Looking whether a name is there, and going through the names, makes none."""
+    """Checking for a name and iterating over the names makes no provider."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Provider]]) -> None:
         self._makers = dict(makers)
@@ -17,20 +17,20 @@ class LazyProviders(Mapping[str, Provider]):
 
     @classmethod
     def of(cls, providers: Mapping[str, Provider]) -> LazyProviders:
-        """Of those that are there already."""
+        """Wraps providers that exist already."""
         made = cls({})
         for name, provider in providers.items():
             made.add(name, provider)
         return made
 
     def add(self, name: str, provider: Provider) -> None:
-        """One that was found later; a name that is taken stays whose it is."""
+        """Adds a provider that was found later. A name that is taken keeps its provider."""
         if name not in self._makers:
             self._makers[name] = lambda: provider
             self._made[name] = provider
 
     async def aclose(self) -> None:
-        """Of those that were made. One that fails does not keep the others open."""
+        """Closes the providers that were made, even if one of them fails."""
         await asyncio.gather(*(provider.aclose() for provider in self._made.values()), return_exceptions=True)
 
     def __getitem__(self, name: str) -> Provider:

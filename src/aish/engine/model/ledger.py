@@ -1,8 +1,8 @@
-"""The ledger: what calls cost, and whether one more may be made.
+"""Prices model calls, books them, and checks them against the caps.
 
-A call's price is what the provider says, else the table's, else unknown: never a guess. Where a cap holds, the most a
-call may cost is set aside in the store before it is made, so that several processes share one cap; what it did cost
-takes its place. A call that never comes back keeps its place until its deadline has passed.
+The price of a call is what the provider says, else what the table says, else unknown; it is never guessed. Where a cap
+holds, the most that a call may cost is reserved in the store before the call, so that several processes share one cap.
+The real cost replaces the reservation. A call that never returns keeps its reservation until its deadline has passed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from aish.errors import BudgetExceeded
 from aish.ports import Clock, Store
 from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 
-# What a process that died had set aside is free again when its call would have ended, and a little later.
+# The reservation of a process that died expires so long after the deadline of its call.
 _GRACE_MS = 10_000
 _LEAST_ANSWER = 128  # tokens; a shorter answer is not worth what its question costs
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _WILD = frozenset("*?[")
-# Sessions and models that something was said of once; beyond this, it may be said again.
+# Sessions and models for which a warning was given; beyond this, a warning may be repeated.
 _MAX_WARNED = 10_000
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """In dollars; None means no limit. The warnings are said once in a session."""
+    """Limits in dollars; None means no limit. Each warning is given once in a session."""
 
     session: float | None = None
     day: float | None = None
@@ -42,10 +42,10 @@ class Caps(msgspec.Struct, frozen=True):
 
 
 class Prices:
-    """By `provider:model`, or by the model's name alone; the longest pattern that matches counts.
+    """Finds prices by `provider:model` or by the model's name alone. The longest pattern that matches wins.
 
-    `table` may also be what reads the table: it is, when a price is first asked for. Of what is `free`, only a price
-    that the user set counts (`own`): it is no one else's model of that name.
+    `table` may be a function that reads the table when a price is first needed. For models that are `free`, such as
+    local ones, only prices the user has set (`own`) count: a price in the table is that of another provider's model.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ def _longest_first(table: Mapping[str, Price]) -> dict[str, Price]:
 
 
 class AdmittedCall(msgspec.Struct, frozen=True):
-    """A call that may be made. `estimate` are the tokens of its prompt, 0 where nobody had to count them."""
+    """A call that may be made. `estimate` are the tokens of its prompt, 0 if they were not counted."""
 
     id: str
     session: str
@@ -106,7 +106,8 @@ class Ledger:
         self._warned: set[tuple[str, str]] = set()
 
     async def admit(self, call: AdmittedCall, *, answer_tokens: int, deadline_s: float) -> AdmittedCall:
-        """Where a cap holds. Raises BudgetExceeded, with the numbers, if the call could cost more than it leaves."""
+        """Reserves what the call may cost. Raises BudgetExceeded, with the numbers, if the caps leave less than
+        that."""
         price = self.prices.find(call.model) if self.has_cap else None
         if price is None or not (price.prompt or price.completion):
             return call
@@ -123,8 +124,8 @@ class Ledger:
         return msgspec.structs.replace(call, reserved=True)
 
     def affordable(self, model: str, left: float, prompt_tokens: int, answer_tokens: int) -> int:
-        """How long an answer may get for what a turn has left, at most what is wanted. Raises BudgetExceeded where that
-        is next to nothing. Where the price is not known it cannot be told, and the last call may pass the limit."""
+        """How many answer tokens the rest of a turn's budget pays for, at most the wanted number. Raises BudgetExceeded
+        if that is next to nothing. If the price is unknown, the last call may pass the limit."""
         price = self.prices.find(model)
         if price is None or not (price.prompt or price.completion):
             return answer_tokens
@@ -138,8 +139,8 @@ class Ledger:
             )
         return min(most, answer_tokens)
 
-    def settle(self, call: AdmittedCall, usage: Usage) -> Usage:
-        """What it came to, with its price where that is known."""
+    def book(self, call: AdmittedCall, usage: Usage) -> Usage:
+        """Books what the call cost. Returns the usage with its price, if that is known."""
         if usage.cost is None and (price := self.prices.find(call.model)) is not None:
             usage = msgspec.structs.replace(usage, cost=price.of(usage))
         self._store.record_usage(
@@ -148,19 +149,19 @@ class Ledger:
         return usage
 
     def drop(self, call: AdmittedCall) -> None:
-        """It was not made, or cost nothing."""
+        """Releases the reservation of a call that was not made or cost nothing."""
         if call.reserved:
             self._store.release(call.id)
 
     def is_capless(self, model: str) -> str:
-        """Said once of a model that a cap cannot hold."""
+        """Warns, once, about a model whose price is unknown, since no cap can hold it."""
         if self.prices.find(model) is not None or ("price", model) in self._warned:
             return ""
         self._warned.add(("price", model))
         return f"the price of {model} is unknown, so no cap can hold what it costs; set it under [prices]"
 
     async def warning(self, session: str) -> str:
-        """Said once in a session, when what it came to passes a limit."""
+        """Warns, once in a session, when its cost or its tokens pass a limit."""
         caps = self.caps
         if not session or (caps.warn_dollars is None and caps.warn_tokens is None):
             return ""
@@ -182,7 +183,7 @@ class Ledger:
 
 
 def day_start_ms(now_ms: int) -> int:
-    """Midnight, local time."""
+    """Midnight in local time."""
     return int(
         datetime.fromtimestamp(now_ms / 1000).replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000
     )

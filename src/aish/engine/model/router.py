@@ -1,7 +1,7 @@
-"""From a model's name to the provider that serves it.
+"""Resolves the name of a model to the provider that serves it.
 
-`provider:model` names both; a preset names a model with options; a provider's own name means its first model; a bare
-name is looked for in what each provider lists; no name at all means the configured default, else what discovery finds.
+`provider:model` names both. A preset names a model with options. The name of a provider means its first model. A bare
+name is looked up in the listings of all providers. No name means the configured default, else what discovery finds.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from aish.ports import Provider
 from aish.types.models import ModelInfo, Preset
 from aish.types.requests import Sampling, ToolMode
 
-# Listing is a look-up on the way to an answer: a provider that is slow to list is passed over.
+# Listing is on the way to an answer, so a provider that is slow to list is skipped.
 LIST_TIMEOUT_S = 3.0
-AUTO = "auto"  # the model for the kind of question, see `selection`; where there is no question, the default
-# A server that was started meanwhile is found by its name; looking may take half a second, and anybody may mistype.
+AUTO = "auto"  # the model for the kind of question, see `selection`; without a question, the default
+# A server that was started later is found by its name. Discovery takes half a second, so a typo must not repeat it.
 LOOK_AGAIN_S = 10.0
-_SHOWN_CHARS = 200  # of a name that anybody may have sent
-_MAX_KNOWN = 1000  # where a provider takes any name, clients may name any number
+_SHOWN_CHARS = 200  # of a name from a client
+_MAX_KNOWN = 1000  # a provider may take any name, so clients may send any number of names
 
-# Who may answer when no model is named, best first: configured, discovered, embedded. May probe the machine.
+# The providers to use when no model is named, best first: configured, discovered, embedded. May probe the machine.
 FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
 
 
@@ -60,11 +60,11 @@ class Router:
         self._find_candidates = candidates
         self._candidates: list[Provider] | None = None
         self._looked_s = 0.0
-        self._known: dict[str, Route] = {}  # whose model has been described, by `provider:model` or a bare name
-        self._doubted: dict[str, Route] = {}  # as in `_known`, but its backend has failed since
-        self._strict_providers = frozenset(strict)  # their chat templates reject tool messages
+        self._known: dict[str, Route] = {}  # described routes, by `provider:model` or a bare name
+        self._doubted: dict[str, Route] = {}  # routes whose backend has failed since
+        self._strict_providers = frozenset(strict)  # providers whose chat templates reject tool messages
         self._catch_all = catch_all  # this provider takes bare names, listed or not
-        # What chat templates were seen to reject, by the model's name.
+        # What backends were seen to reject, by the model's name.
         self._strict: set[str] = set()
         self._early_system: set[str] = set()
 
@@ -74,7 +74,7 @@ class Router:
 
     @cached_property
     def _providers(self) -> LazyProviders:
-        """Found when first asked for: a prompt needs none."""
+        """Made when first used: a first prompt needs none."""
         given = self._given() if callable(self._given) else self._given
         return given if isinstance(given, LazyProviders) else LazyProviders.of(given)
 
@@ -83,7 +83,7 @@ class Router:
             await self._providers.aclose()
 
     def find_known(self, name: str) -> Route | None:
-        """One that was resolved before, if no preset has that name."""
+        """A route that was resolved before, unless a preset has that name."""
         return None if name in self._presets else self._known.get(name)
 
     async def resolve(self, name: str) -> Route:
@@ -96,7 +96,7 @@ class Router:
         return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)
 
     def rejects_tool_role(self, route: Route) -> bool:
-        """By config, or because this model's backend was seen to reject the shape."""
+        """Whether tool messages are rejected, by configuration or by an earlier refusal of this model's backend."""
         if route.name in self._strict:
             return True
         if route.use_tool_role is not None:
@@ -104,10 +104,11 @@ class Router:
         return bool(self._strict_providers) and route.provider.name in self._strict_providers
 
     def rejects_late_system(self, route: Route) -> bool:
+        """Whether this model's backend has refused a system message after the beginning."""
         return route.name in self._early_system
 
     def forget(self, route: Route) -> None:
-        """Its backend has failed: what it said of the model may no longer hold, and is asked for again."""
+        """Forgets what a backend said of its model, since a call has failed. It is asked again."""
         if len(self._doubted) >= _MAX_KNOWN:
             self._doubted.clear()
         self._doubted |= {known.name: known for known in self._known.values() if known.name == route.name}
@@ -120,7 +121,7 @@ class Router:
         self._early_system.add(route.name)
 
     async def list_models(self) -> list[ModelInfo]:
-        """Everything every provider offers, as it was described where it was; those that fail to say are left out."""
+        """Lists the models of all providers, described where they have been. Providers that fail are left out."""
         await self._look_again()
         listed = [info for infos in (await self._listings()).values() for info in infos]
         return [self._known[info.name].info if info.name in self._known else info for info in listed]
@@ -152,7 +153,7 @@ class Router:
         if route is None and await self._look_again():
             route = await self._at_provider(name) or await self._look_up(name, await self._listings())
         if route is None and name in self._providers:
-            await self._providers[name].list_models()  # or it says why not
+            await self._providers[name].list_models()  # raises the reason, if listing fails
             raise ModelNotFound(f"{name} has no models", hint="name one of them, if it does not list them")
         if route is None:
             raise self._not_found(name, await self._listings())
@@ -173,7 +174,7 @@ class Router:
             return route
         try:
             route = Route(provider, await provider.describe(model))
-        except ProviderTimeout:  # too busy to say: what it said before will do, or nothing
+        except ProviderTimeout:  # too busy to describe it: use the earlier description, or none
             return self._doubted.get(key) or Route(provider, ModelInfo(provider.name, model))
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
@@ -186,13 +187,13 @@ class Router:
         return dict(zip(names, found, strict=True))
 
     async def _candidates_once(self) -> Sequence[Provider]:
-        """Found once: who answers when nobody is named does not change in the midst of a conversation."""
+        """Finds the default candidates once, so that the default does not change in the middle of a conversation."""
         if self._candidates is None:
             self._candidates = await self._look()
         return self._candidates
 
     async def _look_again(self) -> bool:
-        """Whether there are providers that were not known before."""
+        """Discovers again, if the last time is long ago. Returns whether new providers were found."""
         now_s, known = asyncio.get_running_loop().time(), len(self._providers)
         if self._candidates is None:
             await self._candidates_once()
@@ -201,7 +202,7 @@ class Router:
         return len(self._providers) > known
 
     async def _look(self) -> list[Provider]:
-        """Those not known before become providers like any other."""
+        """Discovers providers. New ones become providers like any other."""
         self._looked_s = asyncio.get_running_loop().time()
         found = list(await self._find_candidates() if self._find_candidates else self._providers.values())
         before = len(self._providers)
@@ -212,7 +213,7 @@ class Router:
         return found
 
     def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
-        import difflib  # only for those who mistype
+        import difflib  # slow to import, and needed for typos only
 
         known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
         bare = {info.id: info.name for infos in listings.values() for info in infos}

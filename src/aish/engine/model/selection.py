@@ -1,5 +1,5 @@
-"""Which model answers a question: the one that was named, or the one for this kind of question, or the one to fall
-back on. Decided once for a turn, and said."""
+"""Selects the model that answers: the named one, the one for this kind of question, or the fallback. It is selected
+once for a turn, and the user is told."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Routing(msgspec.Struct, frozen=True):
-    """`classes` are presets by kind of question; a kind without one goes to the default."""
+    """`classes` maps kinds of questions to presets; a kind without a preset uses the default."""
 
     auto: bool = False
     classes: Mapping[str, str] = {}
@@ -26,7 +26,7 @@ class Routing(msgspec.Struct, frozen=True):
 
 
 class SelectedModel(msgspec.Struct, frozen=True):
-    """`notes` are for the user."""
+    """A route and notes about it for the user."""
 
     route: Route
     notes: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class ModelSelector:
         return model == AUTO or (self._routing.auto and not model)
 
     def find_selected(self, request: TurnRequest) -> SelectedModel | None:
-        """Where the request names a model that is known: then nothing is waited for."""
+        """The selected model if it is named and known, without waiting."""
         if self.is_automatic(request.model):
             return None
         route = self._router.find_known(request.model)
@@ -79,7 +79,7 @@ class ModelSelector:
             return await self._after(exc, notes)
 
     async def fall_back(self, error: AishError, tried: str) -> SelectedModel | None:
-        """The route to try once instead, for a failure of the transport; None if there is none to try."""
+        """The fallback model after a transport failure; None if there is none to try."""
         if not self._routing.fallback or not is_transport_failure(error):
             return None
         route = await self._router.resolve(self._routing.fallback)

@@ -1,5 +1,5 @@
-"""One model call beside the conversation: a text in, a text or vectors out, without tools, counted and priced like any
-other."""
+"""Makes one model call outside the conversation: text in, text or vectors out, without tools. It is counted and priced
+like any other call."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
 from aish.types.usage import Category, Usage
 
-# No more of an answer is read: whoever asks aside wants a paragraph.
+# Longer answers are cut: a side call wants a paragraph.
 _MAX_CHARS = 64_000
-_EMBEDDING_S = 600.0  # after this, what was set aside for it is free again
+_EMBEDDING_S = 600.0  # after this its reservation expires
 
 
-class Said(msgspec.Struct, frozen=True):
+class SideAnswer(msgspec.Struct, frozen=True):
     text: str
     usage: Usage
 
@@ -44,8 +44,8 @@ class SideCalls:
         deadline_s: float,
         sampling: Sampling | None = None,
         plans_calls: bool = False,
-    ) -> Said:
-        """The answer, and what it cost. `plans_calls` as in a StepRequest. Raises what the provider raises, and
+    ) -> SideAnswer:
+        """Returns the answer and its usage. `plans_calls` as in a StepRequest. Raises what the provider raises, and
         BudgetExceeded."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
         asked = AdmittedCall(new_id("use"), session, route.name, category, estimate)
@@ -73,10 +73,11 @@ class SideCalls:
             raise
         answer = "".join(said)
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
-        return Said(answer.strip(), self._ledger.settle(call, usage or guess))
+        return SideAnswer(answer.strip(), self._ledger.book(call, usage or guess))
 
     async def embed(self, route: Route, inputs: Inputs) -> Embedded:
-        """And what it came to, by the backend's word or ours. Raises what the provider raises, and BudgetExceeded."""
+        """Returns vectors and their usage, the backend's or our estimate. Raises what the provider raises, and
+        BudgetExceeded."""
         guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
         asked = AdmittedCall(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
         call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
@@ -85,12 +86,12 @@ class SideCalls:
         except BaseException as exc:
             self._not_answered(call, exc, guess)
             raise
-        return Embedded(embedded.vectors, self._ledger.settle(call, embedded.usage or guess))
+        return Embedded(embedded.vectors, self._ledger.book(call, embedded.usage or guess))
 
     def _not_answered(self, call: AdmittedCall, error: BaseException, asked: Usage) -> None:
-        """What failed costs nothing; what was broken off has been asked, and is paid for."""
+        """A call that failed costs nothing. A call that was cancelled has been asked, and is paid for."""
         if isinstance(error, asyncio.CancelledError):
-            self._ledger.settle(call, asked)
+            self._ledger.book(call, asked)
         else:
             self._ledger.drop(call)
 

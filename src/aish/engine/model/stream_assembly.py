@@ -80,7 +80,7 @@ class StepAssembler(msgspec.Struct, eq=False):
     check_at_chars: int = 0  # when the text has so many characters, it is checked for repetition
 
     @property
-    def said_anything(self) -> bool:
+    def has_output(self) -> bool:
         return bool(self.text_chars or self._drafts)
 
     @property
@@ -97,12 +97,12 @@ class StepAssembler(msgspec.Struct, eq=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the model ended by its own will: only then may a closing bracket be missing from a call."""
+        """Whether the model ended by itself. Only then may a closing bracket be missing from a call."""
         return self.end in (StepEnd.STOP, StepEnd.TOOL_CALLS)
 
     @property
     def cut_calls(self) -> frozenset[str]:
-        """Calls that the model was stopped in the middle of, or that we stopped reading."""
+        """Ids of calls that are not complete: the model was stopped in them, or their arguments are too long."""
         last = {self.calls[-1].id} if self.calls and self.end is StepEnd.LENGTH else set()
         return frozenset(last | {draft.call for draft in self._drafts.values() if draft.size > MAX_ARGUMENTS_CHARS})
 
@@ -133,7 +133,7 @@ class StepAssembler(msgspec.Struct, eq=False):
         return events
 
     def finish(self) -> list[Event]:
-        """All fragments are in: every draft becomes a ready call, in the order they began."""
+        """Makes every draft a ready call, in the order they began. All fragments are in."""
         return list(self._ready()) if self._drafts else []
 
     def _ready(self) -> Iterator[Event]:

@@ -1,7 +1,8 @@
-"""Composes what the model will see: the system message in its order, the turns that fit, and the turn under way.
+"""Composes the prompt: the system message, the earlier turns that fit, and the current turn.
 
-Nothing is counted while even a token for every byte would fit. What does not fit goes by whole turns, oldest first; the
-system message and the turn under way never go, but a message of it that is too large on its own is cut with a mark.
+Nothing is counted if the prompt fits even with one token for every byte. Turns that do not fit are left out whole,
+oldest first. The system message and the current turn always stay, but a message of the current turn that is too large
+is cut with a mark.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aish.engine.prompt.normalise import (
     strip_images,
 )
 from aish.engine.prompt.system_message import SystemParts, with_system
-from aish.engine.prompt.token_counts import TokenCounter, byte_length, most_tokens, told_of
+from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_tools, max_tokens_of
 from aish.engine.prompt.window import cut_largest
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
@@ -29,14 +30,14 @@ from aish.types.messages import Message, SystemMessage, ToolMessage
 from aish.types.requests import StepRequest, ToolChoice, ToolMode
 from aish.types.tools import ToolSpec
 
-# A message that has been halved so often has nothing left to cut.
+# After so many cuts a message has nothing left to cut.
 _MAX_CUTS = 12
 _ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
 _FRAME_BYTES = 32  # more than any template adds to a message
 
 
 class Composed(msgspec.Struct, frozen=True):
-    """`tokens` is None where nothing had to be counted. `left_out` are the turns that did not fit, in order."""
+    """`tokens` is None if nothing had to be counted. `left_out` are the turns that did not fit, in order."""
 
     messages: tuple[Message, ...]
     tokens: int | None = None
@@ -45,8 +46,7 @@ class Composed(msgspec.Struct, frozen=True):
 
 
 class Composer(msgspec.Struct, eq=False):
-    """For one turn on one model, in `budget` tokens if there is a bound. `router` knows whether the model's chat
-    template rejects tool messages."""
+    """Composes the prompts of one turn for one model, within `budget` tokens if that is set."""
 
     system: SystemParts
     _route: Route
@@ -59,8 +59,8 @@ class Composer(msgspec.Struct, eq=False):
     budget: int | None
     always_count: bool
 
-    def find_whole(self, current: tuple[Message, ...]) -> Composed | None:
-        """Where nothing has to be counted to see that it fits."""
+    def compose_uncounted(self, current: tuple[Message, ...]) -> Composed | None:
+        """The prompt, if it fits without counting."""
         if self.always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
             return None
         kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
@@ -68,30 +68,30 @@ class Composer(msgspec.Struct, eq=False):
         return Composed(self._joined(kept, current), None, left_out)
 
     async def compose(self, current: tuple[Message, ...]) -> Composed:
-        return self.find_whole(current) or await self.compose_counted(current)
+        return self.compose_uncounted(current) or await self.compose_counted(current)
 
     async def compose_counted(self, current: tuple[Message, ...]) -> Composed:
-        fixed = await self._fixed(current)
+        fixed = await self._fixed_size(current)
         sizes = await self._sizes(self._rendered(current))
         rendered, is_cut = current, False
         if self.budget is not None and fixed + sum(sizes) > self.budget:
             rendered = await self._cut(current, fixed, self.budget)
             sizes, is_cut = await self._sizes(self._rendered(rendered)), True
         taken = fixed + sum(sizes)
-        kept, past_size = await self._fitting(taken)
+        kept, past_size = await self._fit_turns(taken)
         left_out = tuple(self._past[: len(self._past) - len(kept)])
         return Composed(self._joined(kept, rendered), round(taken + past_size), left_out, is_cut)
 
     async def view(self, current: tuple[Message, ...]) -> ContextView:
-        """What `compose` would make of it, by parts."""
+        """The parts of the prompt that `compose` would make, with their sizes."""
         parts: list[ContextPart] = []
         for name, text in self.system.named():
             await self._counter.prepare([SystemMessage(text)])
             parts.append(ContextPart(name, round(self._counter.size(SystemMessage(text)))))
-        fixed = await self._fixed(current)
+        fixed = await self._fixed_size(current)
         parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
         now = sum(await self._sizes(self._rendered(current)))
-        kept, past_size = await self._fitting(fixed + now)
+        kept, past_size = await self._fit_turns(fixed + now)
         parts += [ContextPart("conversation", round(past_size)), ContextPart("question", round(now))]
         return ContextView(
             self._route.name,
@@ -104,11 +104,11 @@ class Composer(msgspec.Struct, eq=False):
         )
 
     def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
-        most = byte_length(self.system.text) + sum(most_tokens(message) + _FRAME_BYTES for message in current)
+        most = byte_length(self.system.text) + sum(max_tokens_of(message) + _FRAME_BYTES for message in current)
         if self._tools:
-            most += len(told_of(self._tools))
+            most += len(encode_tools(self._tools))
         for turn in reversed(self._past):
-            most += turn.most_tokens + _FRAME_BYTES * len(turn.messages)
+            most += turn.max_tokens + _FRAME_BYTES * len(turn.messages)
             if most > budget:
                 return False
         return most <= budget
@@ -116,9 +116,9 @@ class Composer(msgspec.Struct, eq=False):
     def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:
             current = (*(message for turn in kept for message in turn.messages), *current)
-        return with_system(self.system.text, self._plain(pair_results(current)))
+        return with_system(self.system.text, self._normalised(pair_results(current)))
 
-    def _plain(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _normalised(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         seen = drop_old_reasoning(messages)
         seen = seen if self._route.info.capabilities.vision else strip_images(seen)
         is_strict = self._router.rejects_tool_role(self._route)
@@ -126,10 +126,10 @@ class Composer(msgspec.Struct, eq=False):
             seen = render_late_system_as_user(seen)
         return render_tools_as_text(seen) if is_strict else seen
 
-    async def _fixed(self, current: tuple[Message, ...]) -> float:
-        """System message and tools, wherever the tools are written; which they are may depend on what is asked."""
+    async def _fixed_size(self, current: tuple[Message, ...]) -> float:
+        """The size of system message and tools. A provider may write tools into the messages."""
         opening: tuple[Message, ...] = (SystemMessage(self.system.text),) if self.system.text else ()
-        sent = self._prepared((*opening, *self._plain(current)), self._tools)
+        sent = self._prepared((*opening, *self._normalised(current)), self._tools)
         system = [message for message in sent.messages[:1] if isinstance(message, SystemMessage)]
         await self._counter.prepare(system)
         size = sum(self._counter.size(message) for message in system)
@@ -140,8 +140,8 @@ class Composer(msgspec.Struct, eq=False):
         return [self._counter.size(message) for message in messages]
 
     def _rendered(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """As they will be sent. One tool is enough to have calls and results written as they are with all of them."""
-        sent = self._prepared(self._plain(messages), self._tools[:1], _SOME_TOOL).messages
+        """The messages as they will be sent. With one tool, calls and results are rendered as with all tools."""
+        sent = self._prepared(self._normalised(messages), self._tools[:1], _SOME_TOOL).messages
         return tuple(message for message in sent if not isinstance(message, SystemMessage))
 
     def _prepared(
@@ -150,8 +150,8 @@ class Composer(msgspec.Struct, eq=False):
         request = StepRequest(self._route.info.id, messages, tools, choice, tool_mode=self._tool_mode)
         return self._route.provider.prepared(request)
 
-    async def _fitting(self, taken: float) -> tuple[Sequence[PastTurn], float]:
-        """The turns that go along, and their size."""
+    async def _fit_turns(self, taken: float) -> tuple[Sequence[PastTurn], float]:
+        """The earlier turns that fit, and their size."""
         name, total, kept = self._route.name, 0.0, 0
         for turn in reversed(self._past):
             if self._rules.max_turns is not None and kept >= self._rules.max_turns:
@@ -162,7 +162,7 @@ class Composer(msgspec.Struct, eq=False):
                 break
             total += turn.sizes[name]
             kept += 1
-        while kept and isinstance(self._past[-kept].messages[0], ToolMessage):  # results of calls that have gone
+        while kept and isinstance(self._past[-kept].messages[0], ToolMessage):  # results of calls that were left out
             total -= self._past[-kept].sizes[name]
             kept -= 1
         return self._past[len(self._past) - kept :], total

@@ -1,4 +1,4 @@
-"""The conversation a turn goes on from: a session's own, or one the asker brings along."""
+"""Opens the conversation that a turn continues: a session's own, or one that the client brings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import TurnRequest
 
 _TITLE_CHARS = 80
-# No tokenizer makes tokens that hold more than this on average: so many bytes surely fill a window.
+# No tokenizer averages more bytes per token, so this many bytes surely fill a window.
 _BYTES_PER_TOKEN_AT_MOST = 16
 
 Redact = Callable[[str], str]
@@ -28,7 +28,8 @@ RedactMessages = Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """`bounded`: ours to keep, and so to keep within the window. `system` is what the asker's own begins with."""
+    """`bounded`: aish keeps the conversation, or may drop turns of it to fit the window. `system` is the system message
+    of a client's own conversation."""
 
     past: Sequence[PastTurn] = ()
     summary: Summary = Summary()
@@ -37,6 +38,8 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 class Conversations:
+    """`running` are the ids of the turns under way in this process."""
+
     def __init__(
         self,
         *,
@@ -49,7 +52,6 @@ class Conversations:
         redact: Redact,
         redact_messages: RedactMessages,
     ) -> None:
-        """`running` are the turns under way in this process."""
         self._store = store
         self._clock = clock
         self._liveness = liveness
@@ -61,42 +63,42 @@ class Conversations:
         self._past = HistoryCache(store, self._closed)
 
     async def open(self, session: str, request: TurnRequest, route: Route) -> Conversation:
-        """A named session has to be there, unless the asker brings the history along."""
+        """A named session must exist, unless the client brings the history."""
         if not session:
-            return await self._brought(request)
+            return await self._open_clients(request)
         record = await self._store.find_session(session) if request.session else None
         if record is not None:
-            return await self._resumed(record, request, route)
+            return await self._open_session(record, request, route)
         if request.session and request.context is None and not request.may_be_new:
             raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
         now_ms = self._clock.now_ms()
         title = self._redact(_title(request.input))
         await self._store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
-        return _of(request.context or (), bounded=request.context is None)
+        return _as_one_turn(request.context or (), bounded=request.context is None)
 
     async def take_over(self, session: str, left_by: str) -> None:
-        """Closes the turn that a process has left open which lost its run, though it may still live."""
+        """Closes the turn left open by a process that has lost its run, even if that process may live."""
         for turn in await self._store.list_turns(session, limit=1):
             if turn.end is None and turn.owner == left_by:
                 await close_interrupted(turn, self._store, self._clock, self._redact_messages)
 
     async def preview(self, session: str, route: Route) -> Conversation:
-        """As a turn would find it; a session that is not there has no past."""
+        """The conversation as a turn would find it. A session that does not exist has no history."""
         record = await self._store.find_session(session) if session else None
         return await self._own(record, route) if record is not None else Conversation()
 
     async def history(self, session: str) -> tuple[Message, ...]:
-        """Everything that was said in it."""
+        """All messages of a session."""
         turns = [await self._closed(turn) for turn in await self._store.list_turns(session)]
         return tuple(message for turn in turns for message in turn.messages)
 
-    async def _brought(self, request: TurnRequest) -> Conversation:
-        brought = await restore_context(self._store, request.context) if request.context else ()
-        return _in_turns(brought) if request.fit else _of(brought, bounded=False)
+    async def _open_clients(self, request: TurnRequest) -> Conversation:
+        restored = await restore_context(self._store, request.context) if request.context else ()
+        return _in_turns(restored) if request.fit else _as_one_turn(restored, bounded=False)
 
-    async def _resumed(self, record: SessionRecord, request: TurnRequest, route: Route) -> Conversation:
-        own = await self._own(record, route)  # also where it is not used: closes what a crash left open
-        return own if request.context is None else await self._brought(request)
+    async def _open_session(self, record: SessionRecord, request: TurnRequest, route: Route) -> Conversation:
+        own = await self._own(record, route)  # even if unused, since it closes turns that a crash left open
+        return own if request.context is None else await self._open_clients(request)
 
     async def _own(self, record: SessionRecord, route: Route) -> Conversation:
         summary = await self._summaries.find(record.id) if self._rules.summarize else Summary()
@@ -106,7 +108,7 @@ class Conversations:
         return Conversation(past, summary)
 
     async def _closed(self, turn: TurnRecord) -> TurnRecord:
-        """The turn, closed first if its process died before it could."""
+        """The turn, closed first if its process died."""
         if turn.end is not None:
             return turn
         mine = turn.owner == self._liveness.me
@@ -118,12 +120,13 @@ class Conversations:
         return await close_interrupted(turn, self._store, self._clock, self._redact_messages)
 
 
-def _of(messages: tuple[Message, ...], *, bounded: bool) -> Conversation:
+def _as_one_turn(messages: tuple[Message, ...], *, bounded: bool) -> Conversation:
     return Conversation((PastTurn(0, messages),) if messages else (), bounded=bounded)
 
 
 def _in_turns(messages: tuple[Message, ...]) -> Conversation:
-    """A turn begins with what the user says. What stands before the first is for the system message, which stays."""
+    """Splits messages into turns, each beginning with the user. System messages go into the system message, which
+    stays."""
     system = "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
     turns: list[list[Message]] = []
     for message in messages:
@@ -136,7 +139,7 @@ def _in_turns(messages: tuple[Message, ...]) -> Conversation:
 
 
 def _title(messages: Sequence[Message]) -> str:
-    """The first line of what the user said first."""
+    """The first line of the first user message."""
     said = next((message.text for message in messages if isinstance(message, UserMessage)), "")
     lines: Sequence[str] = said.strip().splitlines()
     return lines[0][:_TITLE_CHARS] if lines else ""

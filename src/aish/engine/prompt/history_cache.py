@@ -1,79 +1,79 @@
-"""The turns a session has had, kept at hand: each turn of a long session reads one new record, not all of them."""
+"""Caches the turns of recent sessions, so that each turn of a long session reads one new record instead of all."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from aish.engine.prompt.token_counts import most_tokens
+from aish.engine.prompt.token_counts import max_tokens_of
 from aish.ports import Store
 from aish.types.messages import Message, ToolMessage
 from aish.types.records import SessionRecord, TurnRecord
 
 _PAGE = 200
-# Sessions answered in at about the same time; of each no more is kept than a window may hold.
+# Sessions in use at the same time. Of each, no more is cached than a window may hold.
 _MAX_SESSIONS = 64
 
 Close = Callable[[TurnRecord], Awaitable[TurnRecord]]
 
 
 class PastTurn:
-    """A turn as the model is shown it. `most_tokens` bounds its size without counting."""
+    """A turn as the model is shown it. `max_tokens` bounds its size without counting."""
 
-    __slots__ = ("messages", "most_tokens", "number", "result_ids", "sizes")
+    __slots__ = ("max_tokens", "messages", "number", "result_ids", "sizes")
 
     def __init__(self, number: int, messages: tuple[Message, ...]) -> None:
         self.number = number
         self.messages = messages
-        self.most_tokens = sum(most_tokens(message) for message in messages)
+        self.max_tokens = sum(max_tokens_of(message) for message in messages)
         self.result_ids = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
         self.sizes: dict[str, float] = {}  # by model
 
 
-class _Kept:
+class _CachedSession:
     def __init__(self, created_ms: int) -> None:
         self.created_ms = created_ms
         self.turns: list[PastTurn] = []  # in order
-        self.first = 0  # numbers `first..last` have been read; 0: none
+        self.first = 0  # turns `first..last` are cached; 0: none
         self.last = 0
 
 
 class HistoryCache:
-    """`close` gives a turn its end if its process died before it could."""
+    """`close` ends a turn whose process died."""
 
     def __init__(self, store: Store, close: Close) -> None:
         self._store = store
         self._close = close
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._cached: OrderedDict[str, _CachedSession] = OrderedDict()
 
     async def turns(self, session: SessionRecord, *, enough: int | None, after: int = 0) -> Sequence[PastTurn]:
-        """The newest, in order: all those numbered above `after`, or as many as surely are more than `enough` bytes."""
-        kept = self._kept.get(session.id)
-        if kept is None or kept.created_ms != session.created_ms or kept.last > session.turns:
-            kept = self._kept[session.id] = _Kept(session.created_ms)
-        self._kept.move_to_end(session.id)
-        while len(self._kept) > _MAX_SESSIONS:
-            self._kept.popitem(last=False)
-        if kept.last < session.turns:
-            await self._read_new(session, kept)
-        while kept.first > after + 1 and (enough is None or sum(turn.most_tokens for turn in kept.turns) < enough):
-            await self._read_older(session.id, kept)
-        return [turn for turn in kept.turns if turn.number > after]
+        """The newest turns in order: all numbered above `after`, or as many as surely hold more than `enough` bytes."""
+        cached = self._cached.get(session.id)
+        if cached is None or cached.created_ms != session.created_ms or cached.last > session.turns:
+            cached = self._cached[session.id] = _CachedSession(session.created_ms)
+        self._cached.move_to_end(session.id)
+        while len(self._cached) > _MAX_SESSIONS:
+            self._cached.popitem(last=False)
+        if cached.last < session.turns:
+            await self._read_new(session, cached)
+        while cached.first > after + 1 and (enough is None or sum(turn.max_tokens for turn in cached.turns) < enough):
+            await self._read_older(session.id, cached)
+        return [turn for turn in cached.turns if turn.number > after]
 
-    async def _read_new(self, session: SessionRecord, kept: _Kept) -> None:
-        missing = session.turns - kept.last
+    async def _read_new(self, session: SessionRecord, cached: _CachedSession) -> None:
+        missing = session.turns - cached.last
         records = await self._store.list_turns(session.id, limit=min(missing, _PAGE))
         if missing > _PAGE:
-            kept.turns.clear()
-        kept.turns += await self._closed(turn for turn in records if turn.number > kept.last)
+            cached.turns.clear()
+        cached.turns += await self._closed(turn for turn in records if turn.number > cached.last)
         if records:
-            kept.first = kept.first if kept.first and missing <= _PAGE else records[0].number
-            kept.last = session.turns
+            cached.first = cached.first if cached.first and missing <= _PAGE else records[0].number
+            cached.last = session.turns
 
-    async def _read_older(self, session: str, kept: _Kept) -> None:
-        records = await self._store.list_turns(session, before=kept.first, limit=_PAGE)
-        kept.turns[:0] = await self._closed(records)
-        kept.first = records[0].number if records else 1
+    async def _read_older(self, session: str, cached: _CachedSession) -> None:
+        records = await self._store.list_turns(session, before=cached.first, limit=_PAGE)
+        cached.turns[:0] = await self._closed(records)
+        cached.first = records[0].number if records else 1
 
     async def _closed(self, records: Iterable[TurnRecord]) -> list[PastTurn]:
         closed = [await self._close(record) for record in records]

@@ -1,7 +1,7 @@
-"""How many tokens a request will be, as its model counts them.
+"""Counts the tokens of a prompt as its model counts them.
 
-The backend is asked once for every text, and once for what its chat template adds to a message; both are kept. Where it
-cannot say, or not in time, four bytes are taken for a token, corrected by what the backend reports of past requests.
+The backend is asked once for every text, and once for what its chat template adds to a message; both counts are cached.
+If the backend cannot say, or not in time, four bytes count as one token, corrected by what it reports of past requests.
 Counting never fails and never takes longer than DEADLINE_S.
 """
 
@@ -20,25 +20,25 @@ from aish.types.tools import ToolSpec
 
 DEADLINE_S = 2.0
 BYTES_PER_TOKEN = 4
-# Backends scale images to tiles of their own; most come to something like this.
+# Backends scale images to tiles of their own; this is typical.
 IMAGE_TOKENS = 1000
 _AT_ONCE = 8
-# Counts are small; what is forgotten is counted again.
+# Counts are small, and a dropped one is counted again.
 _MAX_KEPT = 50_000
-# Reports beyond this are mistakes of the backend, not of our count.
+# Reports that differ by more are mistakes of the backend, not of our count.
 _ODDEST = 4.0
-# One report that is off may be the backend's cache or its mistake; a second is our count.
+# One report that differs may be caused by the backend's cache; a second means that our count is wrong.
 _OFF = 1.1
 _MAX_BYTES_A_TOKEN = 128  # runs of blanks are the longest tokens there are
-# After counting has taken too long, guesses have to do for a while.
+# After counting has taken too long, sizes are guessed for a while.
 _REST_S = 60.0
 
 Key = tuple[int, int]
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What a chat template adds: once, with a system message or without, to each message and to each call. A template
-    that knows no tools leaves the words of a call out: then `call_words` is 0."""
+    """What a chat template adds: once, with or without a system message, to each message and to each call. A template
+    without tools leaves the text of calls out: then `call_words` is 0."""
 
     with_system: float = 3.0
     without_system: float = 3.0
@@ -48,7 +48,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class TokenCounter:
-    """The counts of one model."""
+    """Counts for one model."""
 
     def __init__(self, provider: Provider, model: str) -> None:
         self._provider = provider
@@ -62,7 +62,7 @@ class TokenCounter:
         self.counted_by: Literal["backend", "guess"] = "guess"
 
     async def prepare(self, messages: Iterable[Message]) -> None:
-        """Have the backend count what it has not counted before."""
+        """Has the backend count the texts that it has not counted before."""
         missing = {
             key: text for m in messages for text in texts_of(m) if text and (key := _key(text)) not in self._texts
         }
@@ -79,7 +79,7 @@ class TokenCounter:
             self._resting_until_s = now_s + _REST_S
 
     def size(self, message: Message) -> float:
-        """Of one message as it stands in a conversation."""
+        """The size of one message within a conversation."""
         frame = self._frame or Frame()
         tokens = frame.each + self._text_size(message.text)
         if isinstance(message, AssistantMessage):
@@ -91,15 +91,15 @@ class TokenCounter:
         return tokens
 
     def head(self, *, system: bool) -> float:
-        """What is there besides the messages."""
+        """The size of what the template adds once."""
         frame = self._frame or Frame()
         return frame.with_system - frame.each if system else frame.without_system
 
     async def tools(self, tools: Sequence[ToolSpec]) -> int:
-        """What a backend that takes tools itself makes of them."""
+        """The size of tools that the backend takes as tools."""
         if not tools:
             return 0
-        encoded = told_of(tools)
+        encoded = encode_tools(tools)
         key = hash(encoded)
         if key not in self._tools and asyncio.get_running_loop().time() < self._resting_until_s:
             return self._guess(len(encoded))
@@ -111,7 +111,7 @@ class TokenCounter:
         return self._tools[key]
 
     def learn(self, counted: int, reported: int) -> None:
-        """What the backend said of a request after we had counted it."""
+        """Corrects guesses by what the backend reported of a request that we had counted."""
         if not counted or not 1 / _ODDEST <= reported / counted <= _ODDEST:
             return
         ratio = reported / counted
@@ -155,14 +155,14 @@ class TokenCounter:
     async def _count(self, key: Key, text: str) -> bool:
         tokens = await self._provider.count_tokens(self._model, text)
         if tokens is None or not byte_length(text) / _MAX_BYTES_A_TOKEN - 2 <= tokens <= 4 * byte_length(text) + 8:
-            return False  # nobody counts like that
+            return False  # no tokenizer counts like that
         if len(self._texts) >= _MAX_KEPT:
             self._texts.clear()
         self._texts[key] = tokens
         return True
 
     async def _learn_frame(self) -> Frame:
-        """Asked with small conversations: what they come to beyond their words is the template's."""
+        """Counts small conversations. What exceeds their text is the template's."""
         one = await self._provider.count_tokens(self._model, _PROBE)
         bare = await self._probe((user(_PROBE),))
         if one is None or bare is None:
@@ -175,7 +175,7 @@ class TokenCounter:
         return Frame(opened - 2 * one - each, bare - one - each, each, call, words)
 
     async def _learn_calls(self, opening: tuple[Message, ...], without: float) -> tuple[float, float]:
-        """What a call adds besides its words, and how many of its words are written at all."""
+        """Finds what a call adds besides its text, and how much of its text the template writes."""
         known: list[tuple[int, int]] = []  # what a conversation with the call comes to, and the call's words alone
         for call in _PROBE_CALLS:
             size = await self._probe((*opening, *_exchange(call)))
@@ -212,7 +212,7 @@ def _exchange(call: ToolCall) -> tuple[Message, ...]:
 
 
 def texts_of(message: Message) -> tuple[str, ...]:
-    """What of it is counted, piece by piece: the same pieces come again and again."""
+    """The texts of a message that are counted. The same texts come again and again."""
     if isinstance(message, AssistantMessage) and (message.tool_calls or message.reasoning):
         return (message.text, message.reasoning, *map(_written, message.tool_calls))
     return (message.text,)
@@ -226,8 +226,8 @@ def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def most_tokens(message: Message) -> int:
-    """No tokenizer makes more of it than one token a byte."""
+def max_tokens_of(message: Message) -> int:
+    """An upper bound: no tokenizer makes more than one token of a byte."""
     images = (
         0
         if isinstance(message, AssistantMessage | SystemMessage)
@@ -236,8 +236,8 @@ def most_tokens(message: Message) -> int:
     return sum(byte_length(text) for text in texts_of(message)) + images * IMAGE_TOKENS
 
 
-def told_of(tools: Sequence[ToolSpec]) -> bytes:
-    """What a backend is sent of them, about: whose they are, and what they promise of their results, is not."""
+def encode_tools(tools: Sequence[ToolSpec]) -> bytes:
+    """What a backend is sent of the tools, approximately, without their source and their output schema."""
     return msgspec.json.encode(
         [
             {

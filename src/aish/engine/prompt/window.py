@@ -1,4 +1,4 @@
-"""What fits a window: how large a request may be, and what is cut of one too large. Pure."""
+"""Computes the token budget of a window, and cuts messages that are too large for it. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from aish.types.context import ContextRules
 from aish.types.messages import Message, Part, TextPart, ToolMessage, UserMessage
 
-# Left free for the answer where nobody says: a long one, but never most of a small window.
+# Room for the answer if none is configured: a long answer, but never most of a small window.
 DEFAULT_ROOM = 4096
-# Below this a message says nothing any more.
+# A message is not cut below this.
 _LEAST_CHARS = 200
-# Cut beyond what is too much: the mark takes room, too, and another cut has to come closer than the last.
+# Cut so much more: the mark takes room, and each cut must come closer than the last.
 _MORE_TOKENS = 64
 
 
 def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) -> int | None:
-    """The most a request may be, None if nothing bounds it."""
+    """The largest prompt that the window allows, None if nothing bounds it."""
     if window is None:
         return rules.token_budget
     wanted = max_answer or rules.answer_room or min(window // 4, DEFAULT_ROOM)
@@ -25,7 +25,7 @@ def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) 
 
 
 def cut_largest(messages: Sequence[Message], sizes: Sequence[float], excess: float) -> list[Message] | None:
-    """With the largest message made smaller by about `excess` tokens; None if none can be."""
+    """Cuts the largest message by about `excess` tokens; None if none can be cut."""
     for place in sorted(range(len(messages)), key=lambda place: -sizes[place]):
         message = messages[place]
         if not isinstance(message, UserMessage | ToolMessage) or len(message.text) <= _LEAST_CHARS:
@@ -39,7 +39,7 @@ def cut_largest(messages: Sequence[Message], sizes: Sequence[float], excess: flo
 
 
 def cut_text(text: str, chars: int) -> str:
-    """Head and tail, and how much is missing between."""
+    """Keeps the beginning and the end, with a mark between them."""
     head = chars * 2 // 3
     tail = chars - head
     left_out = len(text) - chars

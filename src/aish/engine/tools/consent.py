@@ -1,4 +1,5 @@
-"""Whether a prepared call may run: the gate's word, the journal's doubts, the asker's wishes, the person's answer.
+"""Decides whether a prepared call may run: asks the gate, the journal and the request's own rules, and if needed the
+user.
 
 A failure anywhere here is a refusal.
 """
@@ -21,7 +22,7 @@ from aish.types.events import DecisionAsked
 from aish.types.globs import Globs
 from aish.types.tools import Arguments
 
-ASKED_FOR = "asked for"  # the rule of a question that the gate did not have
+ASKED_FOR = "asked for"  # the rule of a question that the request wants
 HIDDEN_SECRET = (
     "<secret-…> stands for a secret and is passed on as it is: only tools and programs that the user has named get the "
     "secret itself (safety.secrets_for_tools, safety.secrets_for_programs)"
@@ -29,7 +30,7 @@ HIDDEN_SECRET = (
 
 
 class Consent:
-    """Of one turn. `later` are calls whose decision comes after it."""
+    """The decisions of one turn. `later` are calls whose decision comes after the turn."""
 
     def __init__(
         self,
@@ -54,21 +55,23 @@ class Consent:
         self._for_turn: set[str] = set()
 
     async def decide(self, effect: EffectRequest) -> Decision:
-        """An error inside the gate is a refusal, and so is an answer that is not plainly a yes."""
+        """An error inside the gate is a refusal, and so is an answer that is not clearly a yes."""
         try:
             decision = await self._gate.authorise(effect, self.ask if self._ask else None)
-            decision = await self._doubted(effect, decision)
+            decision = await self._check_journal(effect, decision)
             if decision.verdict is Verdict.ALLOW and effect.call not in self._asked:
-                decision = await self._ask_anyway(effect, decision)
+                decision = await self._ask_if_requested(effect, decision)
             if decision.verdict is Verdict.ASK:
-                return Decision(Verdict.DENY, decision.rule, "it needs a person's consent and nobody was there to ask")
+                return Decision(
+                    Verdict.DENY, decision.rule, "it needs the user's consent, and there was no user to ask"
+                )
         except Exception as exc:
             why = exc.message if isinstance(exc, AishError) else type(exc).__name__
             return Decision(Verdict.DENY, "gate failure", f"the gate failed ({why}), so nothing was run")
         return decision
 
-    async def _doubted(self, effect: EffectRequest, decision: Decision) -> Decision:
-        """What may have been done already is not done again without a word."""
+    async def _check_journal(self, effect: EffectRequest, decision: Decision) -> Decision:
+        """Asks before an effect that an earlier process may have had already."""
         if self._journal is None or decision.verdict is not Verdict.ALLOW:
             return decision
         arguments = decision.arguments or effect.arguments
@@ -83,11 +86,11 @@ class Consent:
         if answer.choice in (Choice.YES, Choice.TURN):
             return decision
         if answer.choice is Choice.EDIT and answer.arguments is not None:
-            return await self._edited(effect, answer.arguments)
+            return await self._authorise_edited(effect, answer.arguments)
         return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
 
-    async def _ask_anyway(self, effect: EffectRequest, allowed: Decision) -> Decision:
-        """The asker may want to be asked about what the gate lets pass."""
+    async def _ask_if_requested(self, effect: EffectRequest, allowed: Decision) -> Decision:
+        """Asks about calls that the gate allows, where the request wants to be asked."""
         if effect.tool.name not in self._ask_about:
             return allowed
         reason = "it was asked for that every such call be approved"
@@ -99,18 +102,18 @@ class Consent:
         if answer.choice in (Choice.YES, Choice.TURN):
             return allowed
         if answer.choice is Choice.EDIT and answer.arguments is not None:
-            return await self._edited(effect, answer.arguments)
-        return Decision(Verdict.DENY, "the asker", answer.note or "it was not approved")
+            return await self._authorise_edited(effect, answer.arguments)
+        return Decision(Verdict.DENY, "the request", answer.note or "it was not approved")
 
-    async def _edited(self, effect: EffectRequest, arguments: Arguments) -> Decision:
-        """What the person wrote themselves they have also agreed to; only a denial stands above it."""
+    async def _authorise_edited(self, effect: EffectRequest, arguments: Arguments) -> Decision:
+        """Allows arguments that the user wrote, unless the gate denies them."""
         decision = await self._gate.authorise(msgspec.structs.replace(effect, arguments=arguments), _agreed)
         if decision.verdict is not Verdict.ALLOW:
             return decision
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
 
     async def ask(self, question: Question) -> Answer:
-        """Anything but a clear answer is a no; a decision that comes later is in `later`."""
+        """Anything but a clear yes is a no. A decision that comes later is noted in `later`."""
         if self._ask is None:
             return Answer(Choice.NO)
         self._asked.add(question.call)
@@ -119,7 +122,7 @@ class Consent:
         question = await self._with_preview(question)
         await self._channel.send(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
         try:
-            with self._budget.paused():  # a person's time to think is not the turn's
+            with self._budget.paused():  # the user's time to think is not the turn's
                 answer = await self._ask(question)
         except Exception as exc:
             return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")

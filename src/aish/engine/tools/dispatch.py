@@ -1,9 +1,9 @@
-"""Every effect a model asks for goes through here: prepare, authorise, execute, finalise.
+"""Dispatches the tool calls of a model: prepare, authorise, execute, finalise. Every effect goes through here.
 
-Calls are prepared in order. Neighbouring reads run together, anything else runs alone; results leave in the order of
-the calls. Whatever goes wrong becomes a result the model can read, so each call has exactly one, but for those that are
-left to others: the asker's own tools, and calls whose decision comes later. Leaving the stream of events early cancels
-what is running; `closing_outcome` then says how each call stood.
+Calls are prepared in order. Neighbouring reads run together, every other call runs alone. Results leave in the order of
+the calls. Every failure becomes a result that the model can read, so each call has exactly one, except calls that wait
+for others: the client's own tools, and calls whose decision comes later. Leaving the stream of events early cancels
+what is running; `closing_outcome` then says how each call ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aish.types.messages import ToolCall
 from aish.types.requests import ToolChoice
 from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
 
-# Failures of the way to a tool rather than of the tool: the user is told as well as the model.
+# Failures of the transport rather than of the tool: the user is told as well as the model.
 _SHOWN_TO_USER = frozenset({
     ResultStatus.TRANSPORT, ResultStatus.SERVER_GONE, ResultStatus.RPC_ERROR, ResultStatus.TIMEOUT,
 })  # fmt: skip
@@ -42,7 +42,7 @@ class Prepared(msgspec.Struct, frozen=True):
     spec: ToolSpec
     arguments: Arguments
     repairs: tuple[Repair, ...] = ()
-    edited: bool = False  # by the person who allowed it
+    edited: bool = False  # by the user who allowed it
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class ClientCall(msgspec.Struct, frozen=True):
-    """A call of the asker's own tool."""
+    """A call of the client's own tool."""
 
     call: ToolCall
 
@@ -63,7 +63,7 @@ _ANY_TOOL = ToolChoice()
 
 
 class Dispatcher:
-    """Serves the calls of one turn."""
+    """Dispatches the calls of one turn."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Dispatcher:
         journal: Journal | None = None,
         owner: str = "",
     ) -> None:
-        """`journal` is that of the run these calls belong to, if they do. `owner` as in an EffectRequest."""
+        """`journal` is that of the run these calls belong to, if any. `owner` as in an EffectRequest."""
         self._owner = owner
         self._tools = tools
         self._executor = executor
@@ -104,7 +104,7 @@ class Dispatcher:
         self._whole = True
         self._choice = ToolChoice()
         self._stop: TurnEnd | None = None  # a limit was reached
-        self._deferred: TurnEnd | None = None  # calls are left to others
+        self._deferred: TurnEnd | None = None  # calls wait for the client or for a decision
 
     def run(
         self,
@@ -114,18 +114,18 @@ class Dispatcher:
         whole: bool = True,
         choice: ToolChoice = _ANY_TOOL,
     ) -> AsyncGenerator[list[Event], None]:
-        """`cut` are the ids of calls that the model was stopped in the middle of: they are answered, never run.
-        `whole`: it ended by its own will. `choice` is what the request allowed it to call."""
+        """`cut` are ids of calls that the model did not complete: they get a result and never run. `whole`: the model
+        ended by itself. `choice` is what the request allows it to call."""
         self._cut, self._whole, self._choice = cut, whole, choice
         return self._channel.events(self._serve(calls))
 
     @property
     def end(self) -> TurnEnd | None:
-        """Why the turn must end after these calls, if it must. Calls that were left go before any limit."""
+        """Why the turn must end after these calls, if it must. Calls that wait for others go before any limit."""
         return self._deferred or self._stop
 
     def closing_outcome(self, call: ToolCall) -> Outcome:
-        """For a call whose result was never sent because the turn was cancelled."""
+        """The outcome of a call whose result was not sent because the turn was cancelled."""
         if outcome := self._outcomes.get(call.id):
             return outcome
         if call.id in self._begun:
@@ -133,7 +133,7 @@ class Dispatcher:
         return aish_says(ResultStatus.CANCELLED, "cancelled before it ran.")
 
     def find_structured(self, call: ToolCall) -> JsonObject | None:
-        """What a call that has run gave for programs, secrets and all."""
+        """The structured result of a call that has run, with secrets."""
         outcome = self._outcomes.get(call.id)
         return outcome.structured if outcome else None
 
@@ -156,12 +156,12 @@ class Dispatcher:
         if self._choice.mode == "none" or self._choice.named not in ("", spec.name):
             wanted = f"only {self._choice.named} may be called" if self._choice.named else "no tool may be called"
             return self._reject(call, aish_says(ResultStatus.NOT_ALLOWED, f"{wanted} in answer to this request."))
-        return self._with_arguments(call, spec)
+        return self._prepare_arguments(call, spec)
 
-    def _with_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
-        """Read and repaired. What cannot be is told to the model item by item, so that it can do better."""
+    def _prepare_arguments(self, call: ToolCall, spec: ToolSpec) -> Item:
+        """Repairs and checks the arguments. Errors go to the model one by one, so that it can do better."""
         try:
-            # After a comma more was to come.
+            # Arguments that end with a comma or colon are not complete.
             whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
             repaired = mend(call.arguments, spec, whole=whole, repair=self._repair)
         except BadArguments as exc:
@@ -185,31 +185,31 @@ class Dispatcher:
     def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
         self._outcomes[call.id] = outcome
         if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._budget.limits.repeat_limit:
-            self._stop = TurnEnd.REPEATED  # it does not learn from what it is told
+            self._stop = TurnEnd.REPEATED  # the model repeats the call although it was rejected
         return Rejected(call, outcome)
 
     def _count(self, name: str, arguments: bytes) -> int:
-        """How often this very call has been made."""
+        """How often this same call has been made."""
         count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
         return count
 
     async def _admit(self, item: Prepared) -> Prepared | None:
-        """Budget, repeat guard, gate: what stops a call here is its outcome."""
-        refusal = self._over_limit() or await self._over_repeated(item)
+        """Checks limits, repetition and the gate. A refusal becomes the outcome of the call."""
+        refusal = self._refuse_over_limit() or await self._refuse_repeated(item)
         admitted = refusal or await self._authorise(item)
         if isinstance(admitted, Prepared):
             return admitted
         self._outcomes[item.call.id] = admitted
         return None
 
-    def _over_limit(self) -> Outcome | None:
+    def _refuse_over_limit(self) -> Outcome | None:
         if self._stop is None and self._budget.take_tool_call():
             return None
         self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
         return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
 
-    async def _over_repeated(self, item: Prepared) -> Outcome | None:
-        """The same call again and again: a person may let it go on, otherwise the turn stops here."""
+    async def _refuse_repeated(self, item: Prepared) -> Outcome | None:
+        """Asks about a call that is repeated too often. Without a user, the turn stops here."""
         count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
         if count < self._budget.limits.repeat_limit:
             return None
@@ -237,7 +237,7 @@ class Dispatcher:
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
 
     async def _execute(self, admitted: Sequence[Prepared]) -> None:
-        """Where one cannot be journalled the others end, too, and the first failure is told."""
+        """If one call cannot be journalled, the others are cancelled and the first failure is raised."""
         try:
             async with asyncio.TaskGroup() as group:
                 for item in admitted:
@@ -292,7 +292,8 @@ class Dispatcher:
         await self._channel.send(result_event(call, outcome, effect, repairs), call.id)
 
     def _defer(self, item: Item) -> None:
-        """Calls of the asker's tools come first: it cannot act on anything else before it has run them."""
+        """Leaves a call to the client or to a later decision. The client's tools come first: it must run them before
+        anything else."""
         clients = isinstance(item, ClientCall) or self._deferred is TurnEnd.CLIENT_TOOLS
         self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
 
@@ -316,7 +317,7 @@ def result_event(
 
 
 def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """Neighbours that only read (or will not run) form a group; every other call is a group of its own."""
+    """Groups neighbours that only read or will not run; every other call is a group of its own."""
     reads: list[Item] = []
     for item in items:
         if not isinstance(item, Prepared) or item.spec.effect is Effect.READ:

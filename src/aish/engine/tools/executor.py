@@ -1,7 +1,7 @@
 """Runs one authorised call and turns every way it can end into an outcome.
 
-A tool has its own timeout and never more than the turn has left. One that ignores being cancelled is left behind after
-a grace, so it cannot hang the turn.
+A tool has its own timeout, and never more time than the turn has left. A tool that ignores its cancellation is
+abandoned after a grace period, so it cannot hang the turn.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
 from aish.types.messages import ImagePart, Part, TextPart, text_of
 from aish.types.tools import Arguments, JsonObject, ResultStatus, ToolOutput, ToolSpec
 
-# Time a tool has to end once cancelled, before it is left behind.
+# Time a cancelled tool has to end before it is abandoned.
 CANCEL_GRACE_S = 5.0
-# Time to find out what a call would change. A language server may have to start for it.
+# Time to compute a preview. A language server may have to start for it.
 _PREVIEW_S = 30.0
 _WITNESS_S = 10.0
-# How a tool says that it has kept the beginning and the end of what it was told.
+# The mark of a tool that has cut the middle out of its output.
 _LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """`structured` is as the tool gave it; `engine/tools/structured_results.py` makes it fit to be handed on."""
+    """`structured` is as the tool gave it. `engine/tools/structured_results.py` prepares it for programs."""
 
     status: ResultStatus
     parts: tuple[Part, ...]
@@ -44,12 +44,12 @@ class Outcome(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, parts=(TextPart(f"[aish] {note}\n"), *self.parts))
 
     def truncated(self, max_chars: int) -> Outcome:
-        """The same, with text past `max_chars` replaced by a mark that says how much is gone."""
+        """The outcome with the text cut to `max_chars`, with a mark that says how much is missing."""
         size = len(self.text)
         if size <= max_chars:
             return self
         images: tuple[Part, ...] = tuple(part for part in self.parts if isinstance(part, ImagePart))
-        cut = TextPart(_head_and_tail(self.text, max_chars))
+        cut = TextPart(_cut_middle(self.text, max_chars))
         return msgspec.structs.replace(self, parts=(cut, *images), truncated_chars=size - max_chars)
 
 
@@ -67,7 +67,7 @@ class _Context:
 
 
 class ConcurrencyLimits:
-    """Room for each tool's calls, over all turns of the engine."""
+    """Limits the concurrent calls of each tool, over all turns of the engine."""
 
     def __init__(self) -> None:
         self._semaphores: dict[str, asyncio.Semaphore] = {}
@@ -79,8 +79,7 @@ class ConcurrencyLimits:
 
 
 class Executor:
-    """`for_programs`: what tools give besides what models are told is wanted, too. It may be large, and a turn would
-    hold all of it to its end."""
+    """`for_programs`: structured results are kept. They may be large, and a turn would hold all of them to its end."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class Executor:
         return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms, structured=structured)
 
     async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> str:
-        """What the call would change, or why it would fail; "" where that cannot be told. Never raises."""
+        """What the call would change, or why it would fail; "" if that is unknown. Never raises."""
         if not isinstance(self._tools, Previewing):
             return ""
         try:
@@ -125,17 +124,17 @@ class Executor:
         except ToolError as exc:
             return self._redact(f"it cannot be done as things are: {exc.message}")
         except Exception:
-            return ""  # the question is asked all the same, without it
+            return ""  # the question is asked without a preview
 
     async def witness(self, spec: ToolSpec, arguments: Arguments) -> str:
-        """What tells afterwards whether the call was made; "" where nothing does. Never raises."""
+        """The state that shows later whether the call was made; "" if nothing does. Never raises."""
         if not isinstance(self._tools, Witnessing):
             return ""
         try:
             async with asyncio.timeout(_WITNESS_S):
                 return await self._tools.witness(spec.name, arguments)
         except Exception:
-            return ""  # it is then unknown, and asked about
+            return ""  # then the journal does not know, and asks
 
     async def _guarded(self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))
@@ -173,15 +172,15 @@ def _outcome_of(spec: ToolSpec, task: asyncio.Task[ToolOutput]) -> Outcome:
 
 
 async def _end(task: asyncio.Task[ToolOutput]) -> None:
-    """Cancel and wait, but not for ever."""
+    """Cancels the task and waits for it, for a bounded time."""
     task.cancel()
     await asyncio.wait({task}, timeout=CANCEL_GRACE_S)
     if task.done() and not task.cancelled():
-        task.exception()  # seen, so that it is not reported as never retrieved
+        task.exception()  # retrieved, so that asyncio does not report it
 
 
-def _head_and_tail(text: str, max_chars: int) -> str:
-    """What a tool has left out before, and said so in what goes now, is told along."""
+def _cut_middle(text: str, max_chars: int) -> str:
+    """Cuts the middle out. The mark also counts what the tool itself has left out there."""
     keep_until = max_chars * 3 // 4
     go_on_at = len(text) - (max_chars - keep_until)
     cut, resumed = keep_until, go_on_at

@@ -1,4 +1,4 @@
-"""The tools of one turn: chosen at its start, the same to its end."""
+"""Holds the tools of one turn. They are selected at its start and stay the same to its end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from aish.types.tools import ToolSpec, wire_name
 def combine_tools(
     known: Callable[[], Iterable[ToolSpec]], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec]
 ) -> ToolSelection:
+    """The selection of these tools of ours and of the client. Ours win where names are equal."""
     ours = {spec.name: spec for spec in offered}
     theirs = {spec.name: spec for spec in clients if spec.name not in ours}
     return ToolSelection(known, ours, theirs, (*ours.values(), *theirs.values()))
 
 
 class ToolSelection(msgspec.Struct, eq=False, dict=True):
-    """`list_known` says every tool there is; `offered` is what this request may use and the model is shown, besides
-    those that the asker runs: `clients`. `specs` are both."""
+    """`list_known` lists every tool there is. `offered` are the tools of ours that this request may use and the model
+    is shown; `clients` are the client's own. `specs` are both."""
 
     _list_known: Callable[[], Iterable[ToolSpec]]
     _offered: dict[str, ToolSpec] = {}
@@ -30,7 +31,7 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        """Asked for when a model names a tool: most turns have none."""
+        """Computed when a model names a tool, since most turns have no call."""
         return frozenset(spec.name for spec in self._list_known())
 
     @property
@@ -44,8 +45,8 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         return self._offered.get(name)
 
     def find_meant(self, name: str) -> ToolSpec | None:
-        """The one tool of ours that a misspelt name means. One that exists is never taken for another, and the
-        asker's own are not for us to guess: it sees the name as it was written."""
+        """The one tool of ours that a misspelt name means. The name of an existing tool is never taken for another.
+        Names of the client's tools are not corrected: the client sees them as written."""
         if name in self._known:
             return None
         return self._offered.get(find_near(name, [*self._offered, *self._clients]) or "")
@@ -61,6 +62,6 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         return bare if bare in self._known or bare in self._clients else wire_name(bare)
 
     def near(self, name: str) -> list[str]:
-        import difflib  # only for those who mistype
+        import difflib  # slow to import, and needed for typos only
 
         return difflib.get_close_matches(name, [*self._offered, *self._clients], n=3)

@@ -1,7 +1,7 @@
-"""What a tool gives for programs, made fit to be handed on: whole, without secrets, as its tool promises.
+"""Prepares structured results for programs: complete, without secrets, and valid for the tool's output schema.
 
-Text that is too long for a model is cut and can still be read. An object that is cut is no object any more, so this is
-all or nothing, with a bound of its own; where it was promised, it is said what is lacking.
+Text that is too long for a model can be cut and still be read. An object cannot be cut, so it is passed on whole or not
+at all. If the tool promises one and it is missing, the result says why.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from aish.tool_calls.schema.validator import is_checkable, schema_errors
 from aish.types.events import ToolResult
 from aish.types.tools import JsonObject, JsonSchema, ResultStatus, Structured, ToolSpec
 
-# Half of what a message may have, since results say the same in words or pictures beside it. No model of ours reads it.
+# Half of what a message may hold, since the result also holds text or images.
 MAX_BYTES = 4 * 1024 * 1024
 
 
 def find_promise(spec: ToolSpec) -> JsonSchema | None:
-    """What structured results of this tool are held to; none where its schema is broken."""
+    """The output schema that the results of a tool must fit; None if it has none or a broken one."""
     schema = spec.output_schema
     return schema if schema is not None and is_checkable(schema) else None
 
@@ -27,7 +27,7 @@ def find_promise(spec: ToolSpec) -> JsonSchema | None:
 def with_structured(
     result: ToolResult, given: JsonObject | None, spec: ToolSpec | None, redact: Callable[[bytes], bytes]
 ) -> ToolResult:
-    """`given` is as the tool gave it. An error needs none, and what comes with one keeps no promise: it is its text."""
+    """Adds `given`, the structured result of the tool, to its result. An error needs none."""
     is_promised = spec is not None and spec.output_schema is not None
     if result.status is not ResultStatus.OK or not (is_promised or given is not None):
         return result
@@ -45,7 +45,7 @@ def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[
         line = msgspec.json.encode(given)
         if len(line) > MAX_BYTES:
             return Structured(lacking=f"it has {len(line)} bytes, and {MAX_BYTES} are handed on")
-        # The bytes, and not each text in it: a secret may also be a number, a name, or parted among several texts.
+        # The whole line is redacted, since a secret may be a number, a name, or divided among several texts.
         value = given if (redacted := redact(line)) is line else msgspec.json.decode(redacted, type=JsonObject)
         if value is not given and _members(value) != _members(given):
             return Structured(lacking="several of its names are secrets")
@@ -60,7 +60,7 @@ def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[
 
 
 def _members(value: object) -> int:
-    """Of all objects in it: names that have become the same are one."""
+    """Counts the members of all objects. Names that redaction has made equal are one."""
     count, left = 0, [value]
     while left:
         match left.pop():

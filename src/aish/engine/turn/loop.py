@@ -91,7 +91,7 @@ class Turn:
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            if self._book(step.usage, said_anything=step.said_anything) and self.session:
+            if self._book(step.usage, has_output=step.has_output) and self.session:
                 self._queued += await self._model.spending_warnings()
             if self._find_end() is not None:
                 break
@@ -159,16 +159,16 @@ class Turn:
         self._step = StepAssembler(self._events, self._call_ids, tools.canonical, own_ids=tools.has_clients)
         return self._step
 
-    def _book(self, usage: Usage | None, *, said_anything: bool) -> bool:
+    def _book(self, usage: Usage | None, *, has_output: bool) -> bool:
         """Books what the newest model call cost. Returns False if there is nothing to book."""
-        spent = self._model.book(usage, said_anything=said_anything)
+        spent = self._model.book(usage, has_output=has_output)
         if spent is not None:
             self._queued.append(spent)
         return spent is not None
 
     def _finish(self) -> list[Event]:
         step, end = self._step, self.end or TurnEnd.FAILED
-        if end in (TurnEnd.ANSWERED, TurnEnd.LENGTH) and step is not None and not step.said_anything:
+        if end in (TurnEnd.ANSWERED, TurnEnd.LENGTH) and step is not None and not step.has_output:
             self._queue(Status("the model gave an empty answer"))
         detail = describe_end(end, self._budget.limits, self._model.refusal)
         if end not in SILENT_ENDS:
@@ -178,7 +178,7 @@ class Turn:
 
     def close(self, end: TurnEnd) -> list[Event]:
         """Ends a turn that is left early. Returns what it still owes: a result for every open call, and its end."""
-        self._book(None, said_anything=bool(self._transcript.step_text))
+        self._book(None, has_output=bool(self._transcript.step_text))
         self.end = end
         for call in self._transcript.open_calls:
             self._queue(result_event(call, self._dispatcher.closing_outcome(call)), call.id)

@@ -156,7 +156,7 @@ class Recording:
     async def events(self, text_sink: TextSink | None) -> AsyncGenerator[list[Event], None]:
         """The batches of the turn. What must be durable is durable before it is passed on."""
         if self._recorder.write_through or not self.turn.request.stream:
-            text_sink = None  # text is written before it is shown, or nobody waits for single words
+            text_sink = None  # text is written before it is shown, or the client wants the whole answer
         try:
             async with aclosing(self.turn.run(text_sink, self._add_word)) as batches:
                 async for events in batches:

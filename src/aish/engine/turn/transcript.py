@@ -25,7 +25,7 @@ from aish.types.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from aish.types.records import TurnRecord
 
 NO_ANSWER = "the model gave no answer"
-# What leaves something behind. To ask an event for its class one class after the other is dear.
+# The events that change the messages. One set lookup is faster than a chain of class patterns.
 _FOLDED = frozenset({TextDelta, StepStarted, TurnStarted, ReasoningDelta, ToolCallReady, ToolResult})
 
 
@@ -48,7 +48,7 @@ class Transcript(msgspec.Struct, eq=False):
                 said = self._text
 
     def add_text(self, text: str) -> None:
-        """The same as to apply that the model has said it."""
+        """Adds text of the model, like applying a TextDelta."""
         self._text.append(text)
 
     def apply(self, event: Event) -> None:
@@ -83,11 +83,11 @@ class Transcript(msgspec.Struct, eq=False):
 
     @property
     def step_text(self) -> str:
-        """What the model has said since the last step began."""
+        """The text of the model since the last step began."""
         return "".join(self._text)
 
     def newest_text(self, chars: int) -> str:
-        """The end of it."""
+        """At least the last `chars` characters of that text."""
         pieces: list[str] = []
         for piece in reversed(self._text):
             pieces.append(piece)
@@ -97,19 +97,20 @@ class Transcript(msgspec.Struct, eq=False):
         return "".join(reversed(pieces))
 
     def messages(self) -> tuple[Message, ...]:
-        """So far, for the next model call."""
+        """The messages so far, for the next model call."""
         self._end_step()
         return tuple(self._messages)
 
     def produced(self) -> tuple[Message, ...]:
-        """What the turn added to its input."""
+        """The messages that the turn added to its input."""
         return self.messages()[self._input_length :]
 
     def history(self, closing: str) -> tuple[Message, ...]:
-        """What the finished turn leaves: ends with the assistant, `closing` being its word if it had none.
+        """The messages that the finished turn leaves. They end with the assistant; `closing` is its text if it had
+        none.
 
-        Empty when the model never said or did anything: then there is no half turn to keep. Calls without a result are
-        left to the next turn, which then goes on from there.
+        Empty if the model never said or did anything, so that no half turn is kept. Calls without a result are left to
+        the next turn, which goes on from there.
         """
         messages = self.messages()
         if len(messages) == self._input_length:
@@ -129,8 +130,8 @@ class Transcript(msgspec.Struct, eq=False):
 
 
 def record_from_events(lines: Iterable[bytes], turn: TurnRecord) -> TurnRecord:
-    """The record with its input and its messages, as recorded events say them. Those of a turn of no session stand
-    nowhere else. Whoever shows them redacts them: what came in pieces is joined here for the first time."""
+    """The record with its input and its messages, computed from recorded events. For a turn of no session they are
+    stored nowhere else. The caller must redact them, since pieces are joined here for the first time."""
     transcript, input, messages = Transcript(), turn.input, None
     for event in map(decode_event, lines):
         transcript.apply(event)

@@ -96,7 +96,7 @@ class PolicyGate:
         if judged.verdict is not Verdict.ASK:
             return Decision(judged.verdict, judged.rule, judged.reason)
         if ask is None:
-            return Decision(Verdict.DENY, judged.rule, f"{judged.reason}, and nobody was there to ask")
+            return Decision(Verdict.DENY, judged.rule, f"{judged.reason}, and there was no user to ask")
         answer = await ask(_make_question(effect, judged))
         match answer.choice:
             case Choice.NO:

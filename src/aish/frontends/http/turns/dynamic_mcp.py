@@ -67,7 +67,7 @@ def with_prior_consent(ask: Ask | None, agreed: Collection[str]) -> Ask:
     async def answer(question: Question) -> Answer:
         if question.tool in agreed and question.kind is QuestionKind.EFFECT and not question.insist:
             return Answer(Choice.YES)
-        return await ask(question) if ask is not None else Answer(Choice.NO, "nobody was there to ask")
+        return await ask(question) if ask is not None else Answer(Choice.NO, "there was no user to ask")
 
     return answer
 
