@@ -263,7 +263,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§18 whose tool is it": ("engine/turn/test_resume_state.py::*", "frontends/http/test_chat.py::test_a_mixed_step*"),
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (
         "frontends/http/test_dynamic_mcp.py::*",
-        "tools/mcp/test_guests.py::*",
+        "tools/mcp/test_dynamic.py::*",
         "safety/test_urls.py::*",
     ),
     "§18 a retried request does not run twice": ("frontends/http/test_idempotent.py::*",),

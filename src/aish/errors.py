@@ -11,8 +11,8 @@ AishError                    has a message for the user and a hint saying what t
 ├── RunLost                  another process has taken it over
 ├── ContextOverflow          the question alone is larger than the model's window
 ├── BudgetExceeded           the call could cost more than is left
-├── GuestRefused             an MCP server that a request brings may not be connected to
-├── GuestFailed              one that may be cannot be reached, or does not speak MCP
+├── DynamicMcpRefused        an MCP server that a request brings may not be connected to
+├── DynamicMcpFailed         one that may be cannot be reached, or does not speak MCP
 ├── WireError                the transport failed; adapters translate it into their own kind
 │   ├── ConnectFailed            nothing was sent
 │   ├── WireTimeout              a deadline passed; `phase` says which
@@ -63,7 +63,7 @@ class StoreError(AishError):
     pass
 
 
-class GuestRefused(AishError):
+class DynamicMcpRefused(AishError):
     """`kind` says what is wrong: a faulty URL cannot be allowed by any list."""
 
     def __init__(self, label: str, why: str, kind: Literal["faulty", "unlisted", "too_many"]) -> None:
@@ -72,7 +72,7 @@ class GuestRefused(AishError):
         self.kind = kind
 
 
-class GuestFailed(AishError):
+class DynamicMcpFailed(AishError):
     def __init__(self, label: str, why: str) -> None:
         super().__init__(why)
         self.label = label

@@ -44,7 +44,7 @@ from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
 from aish.types.command_hints import CommandHint
-from aish.types.dynamic_mcp import GuestServer, GuestView
+from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from aish.providers.model_store.cache import ModelCache
     from aish.tools.bash.shell import LiveBash
     from aish.tools.code.toolset import IdeTools
-    from aish.tools.mcp.dynamic import Guests
+    from aish.tools.mcp.dynamic import DynamicToolsHandle
     from aish.tools.mcp.server import McpServer
 
 
@@ -223,11 +223,11 @@ class Container:
         )
 
     @property
-    def dynamic_mcp_servers(self) -> Sequence[GuestView]:
-        return self._mcp.guests
+    def dynamic_mcp_servers(self) -> Sequence[DynamicMcpView]:
+        return self._mcp.dynamic_servers
 
-    async def connect_dynamic_mcp(self, wanted: Sequence[GuestServer]) -> Guests:
-        return await self._mcp.bring(wanted)
+    async def connect_dynamic_mcp(self, wanted: Sequence[DynamicMcpServer]) -> DynamicToolsHandle:
+        return await self._mcp.connect_dynamic(wanted)
 
     async def connect_mcp(self, name: str, target: str) -> str:
         return await self._mcp.connect(name, target)

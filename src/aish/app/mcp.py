@@ -14,11 +14,11 @@ from aish.config.schema.serve import ServeConfig
 from aish.config.schema.tools import McpConfig, McpServerConfig
 from aish.errors import UsageError
 from aish.tools.registry import Registry
-from aish.types.dynamic_mcp import GuestServer, GuestView
+from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
-    from aish.tools.mcp.dynamic import Guests, GuestServers
+    from aish.tools.mcp.dynamic import DynamicMcpServers, DynamicToolsHandle
     from aish.tools.mcp.server import McpServer, ToolExposure
     from aish.tools.mcp.servers import McpServers
     from aish.tools.mcp.types import ServerSpec
@@ -30,7 +30,7 @@ _DEPTH_DIGITS = 9  # more are deep enough; int() refuses thousands of them
 
 
 class McpLinks:
-    """`tools` is where what they offer goes. Those that requests bring along are seen by these requests alone."""
+    """`tools` is the registry for their tools. Tools of dynamic servers are visible only to their own requests."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class McpLinks:
         self._tools = tools
         self._http = http
         self._opened: McpServers | None = None
-        self._guests: GuestServers | None = None
+        self._dynamic: DynamicMcpServers | None = None
         self._turns: dict[str, asyncio.Lock] = {}  # of those who exchange a server for another of its name
 
     @property
@@ -106,22 +106,22 @@ class McpLinks:
         return await self._opened.wait_settled(timeout_s, names) if self._opened else ()
 
     @property
-    def guests(self) -> Sequence[GuestView]:
-        return self._guests.views() if self._guests else ()
+    def dynamic_servers(self) -> Sequence[DynamicMcpView]:
+        return self._dynamic.views() if self._dynamic else ()
 
-    async def bring(self, wanted: Sequence[GuestServer]) -> Guests:
-        from aish.tools.mcp.dynamic import Guests, GuestServers
+    async def connect_dynamic(self, wanted: Sequence[DynamicMcpServer]) -> DynamicToolsHandle:
+        from aish.tools.mcp.dynamic import DynamicMcpServers, DynamicToolsHandle
 
-        if self._guests is None:
-            self._guests = GuestServers(self._serve.mcp_urls)
-        found = await self._guests.bring(wanted)
-        name, view = self._tools.visit({label: source for label, (source, _) in found.items()})
-        return Guests(name, view, [lease for _, lease in found.values()])
+        if self._dynamic is None:
+            self._dynamic = DynamicMcpServers(self._serve.mcp_urls)
+        found = await self._dynamic.connect(wanted)
+        name, view = self._tools.add_view({label: source for label, (source, _) in found.items()})
+        return DynamicToolsHandle(name, view, [lease for _, lease in found.values()])
 
     async def aclose(self) -> None:
-        """Of those that were brought along; the others end with the tools."""
-        if self._guests is not None:
-            await self._guests.aclose()
+        """Closes dynamic servers; the others are closed with the registry."""
+        if self._dynamic is not None:
+            await self._dynamic.aclose()
 
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())

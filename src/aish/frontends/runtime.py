@@ -19,7 +19,7 @@ from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
 from aish.types.command_hints import CommandHint
-from aish.types.dynamic_mcp import GuestServer, GuestView
+from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
 from aish.types.live_shell import Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
@@ -194,12 +194,12 @@ class Runtime(Protocol):
         """Connects a known or configured server again. Returns when it is ready or has failed."""
 
     @property
-    def dynamic_mcp_servers(self) -> Sequence[GuestView]:
+    def dynamic_mcp_servers(self) -> Sequence[DynamicMcpView]:
         """The connected MCP servers that API requests named by URL."""
 
-    async def connect_dynamic_mcp(self, wanted: Sequence[GuestServer]) -> DynamicMcpTools:
+    async def connect_dynamic_mcp(self, wanted: Sequence[DynamicMcpServer]) -> DynamicMcpTools:
         """Connects to MCP servers that an API request names by URL. A connection of the same caller is reused. Raises
-        GuestRefused and GuestFailed."""
+        DynamicMcpRefused and DynamicMcpFailed."""
 
     @property
     def shell_context(self) -> ShellContext:

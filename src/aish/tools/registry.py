@@ -38,7 +38,7 @@ class Registry:
         self._by_name: dict[str, Binding] = {}
         self._specs: tuple[ToolSpec, ...] = ()
         self._hidden: Callable[[str, str], bool] = lambda alias, name: False
-        self._visits: WeakValueDictionary[str, Registry] = WeakValueDictionary()
+        self._views: WeakValueDictionary[str, Registry] = WeakValueDictionary()
         self._numbers = count(1)
 
     def add(self, alias: str, source: Toolset) -> None:
@@ -59,20 +59,20 @@ class Registry:
     def remove(self, alias: str) -> Toolset | None:
         return self._sources.pop(alias, None)
 
-    def visit(self, guests: Mapping[str, Toolset]) -> tuple[str, Registry]:
+    def add_view(self, toolsets: Mapping[str, Toolset]) -> tuple[str, Registry]:
         """Returns a name and a view that also has these toolsets. The name is valid as long as the view exists. Do
         not close the view: its toolsets belong to others."""
         view = Registry()
         view._hidden = self._hidden
         view._sources = dict(self._sources)
-        for alias, source in guests.items():
+        for alias, source in toolsets.items():
             view.add(alias, source)
         name = f"guests{next(self._numbers)}"
-        self._visits[name] = view
+        self._views[name] = view
         return name, view
 
     def with_dynamic(self, dynamic_mcp: str) -> Toolset:
-        return self._visits.get(dynamic_mcp, self)
+        return self._views.get(dynamic_mcp, self)
 
     def next_alias(self, stem: str = "mcp") -> str:
         """Returns `mcp1`, `mcp2`, … for unnamed toolsets."""

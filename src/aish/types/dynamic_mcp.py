@@ -12,7 +12,7 @@ import msgspec
 from aish.types.tools import ToolSpec
 
 
-class GuestServer(msgspec.Struct, frozen=True):
+class DynamicMcpServer(msgspec.Struct, frozen=True):
     """`label` is the alias of its tools. `owner` is the caller; no other caller is served through the same
     connection."""
 
@@ -23,10 +23,10 @@ class GuestServer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
-        return f"GuestServer({self.label!r}, url=…)"
+        return f"DynamicMcpServer({self.label!r}, url=…)"
 
 
-class GuestView(msgspec.Struct, frozen=True):
+class DynamicMcpView(msgspec.Struct, frozen=True):
     """A connected server as it is shown. Only the origin of its URL, since the rest may be secret."""
 
     label: str

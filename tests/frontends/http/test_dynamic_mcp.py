@@ -40,7 +40,7 @@ class Here(Face):
         return await self.ask("POST", "/v1/responses", {"model": "s:s", "input": input, **fields})
 
     def guests(self) -> int:
-        found = self.wired._mcp._guests
+        found = self.wired._mcp._dynamic
         return len(found) if found is not None else 0
 
 

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from aish.errors import GuestFailed, GuestRefused
+from aish.errors import DynamicMcpFailed, DynamicMcpRefused
 from aish.net.http.client import HttpClient
 from aish.ports import CallContext, Toolset
 from aish.safety.redaction.redactor import Redactor
@@ -26,13 +26,13 @@ from aish.safety.urls import find_allowed, find_url_fault, is_public
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import McpServer, OpenSession, ServerState, ToolExposure
 from aish.tools.mcp.types import ServerSpec
-from aish.types.dynamic_mcp import GuestServer, GuestView
+from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
 from aish.types.messages import Part, TextPart
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 
 CONNECT_S = 10.0  # the client waits meanwhile
 IDLE_S = 300.0  # typical pauses of a conversation; an idle session costs the remote server resources
-MOST = 64
+MAX_SERVERS = 64
 MAX_PER_OWNER = 8
 _MAX_TOOLS = 512
 _IN_FLIGHT = 16
@@ -42,19 +42,19 @@ class Lease:
     """Protects a connection from being closed to make room, as long as the lease exists."""
 
 
-class Guests:
+class DynamicToolsHandle:
     """The dynamic servers of one request. Their tools are found under `name` as long as this object exists."""
 
     def __init__(self, name: str, tools: Toolset, leases: Sequence[Lease]) -> None:
         self._name = name
-        self._held = (tools, *leases)
+        self._kept_alive = (tools, *leases)
 
     @property
     def name(self) -> str:
         return self._name
 
 
-class GuestServers:
+class DynamicMcpServers:
     """`patterns` are the allowed URLs; an empty list allows none."""
 
     def __init__(
@@ -63,48 +63,50 @@ class GuestServers:
         *,
         idle_s: float = IDLE_S,
         connect_s: float = CONNECT_S,
-        most_per_owner: int = MAX_PER_OWNER,
+        max_per_owner: int = MAX_PER_OWNER,
     ) -> None:
         self._patterns = tuple(patterns)
         self._idle_s = idle_s
         self._connect_s = connect_s
-        self._most_per_owner = most_per_owner
-        self._guests: dict[bytes, _Guest] = {}
+        self._max_per_owner = max_per_owner
+        self._connections: dict[bytes, _Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._connections)
 
-    def views(self) -> Sequence[GuestView]:
-        return [guest.view() for guest in self._guests.values()]
+    def views(self) -> Sequence[DynamicMcpView]:
+        return [connection.view() for connection in self._connections.values()]
 
-    async def bring(self, wanted: Sequence[GuestServer]) -> Mapping[str, tuple[Toolset, Lease]]:
-        """Returns toolsets by label. Raises GuestRefused if a server is not allowed, GuestFailed if it cannot be
-        connected."""
-        specs = [self._allowed(each) for each in wanted]
+    async def connect(self, wanted: Sequence[DynamicMcpServer]) -> Mapping[str, tuple[Toolset, Lease]]:
+        """Returns toolsets by label.
+
+        Raises DynamicMcpRefused for a server that is not allowed, DynamicMcpFailed for one that cannot be connected.
+        """
+        specs = [self._check_allowed(each) for each in wanted]
         found: dict[str, tuple[Toolset, Lease]] = {}
         for each, (spec, is_named) in zip(wanted, specs, strict=True):
-            guest = self._find(each) or self._connect(each, spec, is_named=is_named)
-            found[each.label] = (guest, guest.lease())
-        await self._settled([self._guests[_key(each)] for each in wanted])
+            connection = self._find(each) or self._open_connection(each, spec, is_named=is_named)
+            found[each.label] = (connection, connection.lease())
+        await self._wait_ready([self._connections[_key(each)] for each in wanted])
         return found
 
     async def aclose(self) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for key in list(self._guests):
+        for key in list(self._connections):
             self._close(key)
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _allowed(self, wanted: GuestServer) -> tuple[ServerSpec, bool]:
+    def _check_allowed(self, wanted: DynamicMcpServer) -> tuple[ServerSpec, bool]:
         if fault := find_url_fault(wanted.url):
-            raise GuestRefused(wanted.label, fault, "faulty")
+            raise DynamicMcpRefused(wanted.label, fault, "faulty")
         allowed = find_allowed(wanted.url, self._patterns)
         if allowed is None:
             why = "is not among the MCP servers that this server connects to for a request"
-            raise GuestRefused(wanted.label, why, "unlisted")
+            raise DynamicMcpRefused(wanted.label, why, "unlisted")
         spec = ServerSpec(
             name=wanted.label,
             url=wanted.url,
@@ -118,78 +120,80 @@ class GuestServers:
         )
         return spec, allowed.names_host
 
-    def _find(self, wanted: GuestServer) -> _Guest | None:
-        guest = self._guests.get(_key(wanted))
-        if guest is not None and guest.server.state not in (ServerState.CONNECTING, ServerState.READY):
+    def _find(self, wanted: DynamicMcpServer) -> _Connection | None:
+        connection = self._connections.get(_key(wanted))
+        if connection is not None and connection.server.state not in (ServerState.CONNECTING, ServerState.READY):
             self._close(_key(wanted))
             return None
-        return guest
+        return connection
 
-    def _connect(self, wanted: GuestServer, spec: ServerSpec, *, is_named: bool) -> _Guest:
+    def _open_connection(self, wanted: DynamicMcpServer, spec: ServerSpec, *, is_named: bool) -> _Connection:
         self._make_room(wanted)
-        guest = _Guest(wanted.owner, spec, None if is_named else is_public)
-        self._guests[_key(wanted)] = guest
+        connection = _Connection(wanted.owner, spec, None if is_named else is_public)
+        self._connections[_key(wanted)] = connection
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._idle_s, self._sweep)
-        return guest
+        return connection
 
-    async def _settled(self, guests: Sequence[_Guest]) -> None:
+    async def _wait_ready(self, connections: Sequence[_Connection]) -> None:
         """Waits for connections. One that fails or takes too long is closed."""
-        waits = [asyncio.ensure_future(guest.server.wait_settled()) for guest in guests]
+        waits = [asyncio.ensure_future(connection.server.wait_settled()) for connection in connections]
         try:
             await asyncio.wait(waits, timeout=2 * self._connect_s)
         finally:
             for wait in waits:
                 wait.cancel()
-        failed = [guest for guest in guests if guest.server.state is not ServerState.READY]
-        for key in [key for key, guest in self._guests.items() if guest in failed]:
+        failed = [connection for connection in connections if connection.server.state is not ServerState.READY]
+        for key in [key for key, connection in self._connections.items() if connection in failed]:
             self._close(key)
         if failed:
             server = failed[0].server
             why = server.failure.message if server.failure else f"MCP server {server.spec.name}: no answer in time"
-            raise GuestFailed(server.spec.name, why)
+            raise DynamicMcpFailed(server.spec.name, why)
 
-    def _make_room(self, wanted: GuestServer) -> None:
-        own = [key for key, guest in self._guests.items() if guest.owner == wanted.owner]
-        for keys, most in ((own, self._most_per_owner), (list(self._guests), MOST)):
-            if len(keys) < most:
+    def _make_room(self, wanted: DynamicMcpServer) -> None:
+        own = [key for key, connection in self._connections.items() if connection.owner == wanted.owner]
+        for keys, limit in ((own, self._max_per_owner), (list(self._connections), MAX_SERVERS)):
+            if len(keys) < limit:
                 continue
-            free = [key for key in keys if not self._guests[key].is_held]
+            free = [key for key in keys if not self._connections[key].is_in_use]
             if not free:
-                raise GuestRefused(wanted.label, f"would be one too many: {most} can be in use at once", "too_many")
-            self._close(min(free, key=lambda key: self._guests[key].used_s))
+                raise DynamicMcpRefused(
+                    wanted.label, f"would be one too many: {limit} can be in use at once", "too_many"
+                )
+            self._close(min(free, key=lambda key: self._connections[key].used_s))
             return
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        for key, guest in list(self._guests.items()):
-            if not guest.is_held and guest.used_s + self._idle_s <= loop.time():
+        for key, connection in list(self._connections.items()):
+            if not connection.is_in_use and connection.used_s + self._idle_s <= loop.time():
                 self._close(key)
-        self._sweeper = loop.call_later(self._idle_s / 4, self._sweep) if self._guests else None
+        self._sweeper = loop.call_later(self._idle_s / 4, self._sweep) if self._connections else None
 
     def _close(self, key: bytes) -> None:
-        task = asyncio.get_running_loop().create_task(self._guests.pop(key).aclose())
+        task = asyncio.get_running_loop().create_task(self._connections.pop(key).aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
 
-def _opening(http: HttpClient) -> OpenSession:
+def _session_opener(http: HttpClient) -> OpenSession:
     return lambda spec, on_event: open_session(spec, http=http, on_event=on_event)
 
 
-class _Guest:
+class _Connection:
     """One connection: a Toolset whose results do not show the credentials used to reach it."""
 
     def __init__(self, owner: str, spec: ServerSpec, reaches: Callable[[str], bool] | None) -> None:
         self.owner = owner
         self._http = HttpClient(reaches=reaches)
-        self.server = McpServer(spec, ToolExposure(), _opening(self._http))
+        self.server = McpServer(spec, ToolExposure(), _session_opener(self._http))
         self._leases: WeakSet[Lease] = WeakSet()
         self._calls = 0
         self.used_s = asyncio.get_running_loop().time()
 
     @property
-    def is_held(self) -> bool:
+    def is_in_use(self) -> bool:
         return self._calls > 0 or len(self._leases) > 0
 
     def lease(self) -> Lease:
@@ -198,10 +202,10 @@ class _Guest:
         self._leases.add(lease)
         return lease
 
-    def view(self) -> GuestView:
+    def view(self) -> DynamicMcpView:
         spec = self.server.spec
         origin = "/".join(spec.url.split("/")[:3]).partition("?")[0]
-        return GuestView(spec.name, self.owner, origin, self.server.state, tuple(self.specs()))
+        return DynamicMcpView(spec.name, self.owner, origin, self.server.state, tuple(self.specs()))
 
     def specs(self) -> Sequence[ToolSpec]:
         return self.server.specs()
@@ -214,7 +218,7 @@ class _Guest:
             self._calls -= 1
             self.used_s = asyncio.get_running_loop().time()
         # Only models call it, and they get the parts.
-        return ToolOutput(tuple(map(self._discreet, output.parts)), output.is_error)
+        return ToolOutput(tuple(map(self._redact, output.parts)), output.is_error)
 
     async def aclose(self) -> None:
         await self.server.aclose()
@@ -224,13 +228,13 @@ class _Guest:
     def _redactor(self) -> Redactor:
         return Redactor(self.server.spec.secrets())
 
-    def _discreet(self, part: Part) -> Part:
+    def _redact(self, part: Part) -> Part:
         if not isinstance(part, TextPart) or not self.server.spec.secrets():
             return part
         return msgspec.structs.replace(part, text=self._redactor.text(part.text))
 
 
-def _key(wanted: GuestServer) -> bytes:
+def _key(wanted: DynamicMcpServer) -> bytes:
     """Identifies server, credentials and owner. A hash, so that they cannot be recovered."""
-    told = [wanted.label, wanted.url, wanted.owner, wanted.token, sorted(wanted.headers.items())]
-    return hashlib.sha256(msgspec.json.encode(told)).digest()
+    identity = [wanted.label, wanted.url, wanted.owner, wanted.token, sorted(wanted.headers.items())]
+    return hashlib.sha256(msgspec.json.encode(identity)).digest()

@@ -19,7 +19,7 @@ from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import McpServerView
-from aish.types.dynamic_mcp import GuestView
+from aish.types.dynamic_mcp import DynamicMcpView
 from aish.types.tools import ToolSpec
 
 
@@ -121,7 +121,7 @@ class ConsoleMcp:
         return [self._service.engine.redact(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
 
 
-def _brought(guest: GuestView) -> dict[str, Any]:
+def _brought(guest: DynamicMcpView) -> dict[str, Any]:
     return {
         "alias": guest.label,
         "state": guest.state,

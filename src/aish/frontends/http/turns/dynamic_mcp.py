@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from aish.errors import GuestFailed, GuestRefused
+from aish.errors import DynamicMcpFailed, DynamicMcpRefused
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field
 from aish.frontends.http.server.service import Service
@@ -19,7 +19,7 @@ from aish.frontends.http.turns.tool_fields import (
 from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
-from aish.types.dynamic_mcp import GuestServer
+from aish.types.dynamic_mcp import DynamicMcpServer
 
 # Not a 429 where there are too many: clients would retry at once.
 _REFUSALS = {
@@ -45,14 +45,15 @@ async def connect_dynamic_servers(
     counted = service.metrics.mcp_brought
     try:
         brought = await service.runtime.connect_dynamic_mcp([
-            GuestServer(entry.label, entry.url, caller.key, entry.token, entry.headers) for entry in wanted.values()
+            DynamicMcpServer(entry.label, entry.url, caller.key, entry.token, entry.headers)
+            for entry in wanted.values()
         ])  # fmt: skip
-    except GuestRefused as exc:
+    except DynamicMcpRefused as exc:
         counted.labels(exc.kind).inc()
         field = f"{wanted[exc.label].field}.server_url"
         status, code = _REFUSALS[exc.kind]
         raise HttpProblem(status, f"{field}: {exc.message}", param=field, code=code) from exc
-    except GuestFailed as exc:
+    except DynamicMcpFailed as exc:
         counted.labels("failed").inc()
         field = wanted[exc.label].field
         text = f"{field}: the tools of {exc.label} could not be listed: {exc.message}"
