@@ -149,14 +149,21 @@ class ModelCaller:
         self.refusal = "the answer was cut: it said the same over and over"
         return True
 
-    def book(self, reported: Usage | None, *, has_output: bool) -> Event | None:
-        """Books what the last call cost. Returns the event that reports it, None if there was no call or no cost."""
+    def book_step(self, step: StepAssembler) -> list[Event]:
+        """Books what the call of this step cost. Returns the event that reports it, if it cost anything."""
+        return self._book(step.usage, has_output=step.has_output)
+
+    def book_unfinished(self) -> list[Event]:
+        """Books a call that was left early, if there is one. Returns the event that reports it."""
+        return self._book(None, has_output=bool(self._transcript.step_text))
+
+    def _book(self, reported: Usage | None, *, has_output: bool) -> list[Event]:
         call, self._admitted = self._admitted, None
         if call is None:
-            return None
+            return []
         if reported is None and not has_output:
             self._deps.ledger.drop(call)
-            return None
+            return []
         if reported is None or (has_output and not reported.total_tokens):
             cost = reported.cost if reported else None
             usage = msgspec.structs.replace(self._guess(call), cost=cost)
@@ -166,9 +173,13 @@ class ModelCaller:
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._budget.spend(usage)
-        return self._events.event(
-            UsageReported(self.route.name, usage, self._request.category, call.estimate, self._left_out)
-        )
+        report = UsageReported(self.route.name, usage, self._request.category, call.estimate, self._left_out)
+        return [self._events.event(report)]
+
+    async def warn_about_spending(self) -> list[Event]:
+        session = self._events.session
+        warning = await self._deps.ledger.warning(session) if session else ""
+        return [self._events.event(Status(warning))] if warning else []
 
     def forbid_calls(self) -> None:
         """From now on the model may only answer: its plan is done."""
@@ -181,10 +192,6 @@ class ModelCaller:
             return ToolChoice("none")
         choice = self._request.tool_choice
         return choice if self._budget.steps == 1 or choice.mode == "none" else ToolChoice()
-
-    async def spending_warnings(self) -> list[Event]:
-        warning = await self._deps.ledger.warning(self._events.session)
-        return [self._events.event(Status(warning))] if warning else []
 
     async def view(self) -> ContextView:
         return await self._composer.view(self._request.input)
@@ -310,7 +317,7 @@ class ModelCaller:
             self.end = TurnEnd.FAILED
             yield [self._events.event(failure_event(error))]
             return
-        self.book(None, has_output=False)
+        self._book(None, has_output=False)
         yield [self._events.event(Status(note))]
         async with aclosing(self.stream(step, relay)) as batches:
             async for events in batches:

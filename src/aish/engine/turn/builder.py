@@ -92,7 +92,7 @@ class TurnBuilder:
         planner = await self._planner(plan, request, selected, tools, session) if plan is not None else None
         notes = (*selected.notes, *self._note_changed_tools(tools.specs))
         past = conversation.past
-        return Turn(request, notes, past, tools, model, make_dispatcher, planner, budget, events, transcript)
+        return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
 
     def _note_changed_tools(self, specs: Sequence[ToolSpec]) -> list[str]:
         """Tells of tools whose server no longer says that they only read."""

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.engine.model.call import ModelCaller
 from aish.engine.model.stream_assembly import StepAssembler
 from aish.engine.prompt.history_cache import PastTurn
@@ -30,47 +32,37 @@ from aish.types.events import Body, Event, Status, StepStarted, ToolResult, Turn
 from aish.types.messages import Message, ToolCall, ToolMessage
 from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
-from aish.types.usage import Usage
 
 if TYPE_CHECKING:
     from aish.planner.executor import Planner
 
 
-class Turn:
+class Turn(msgspec.Struct, eq=False):
+    request: TurnRequest
+    tools: ToolSelection
+    _notes: Sequence[str]  # for the user, before the first step
+    _past: Sequence[PastTurn]
+    _model: ModelCaller
+    _make_dispatcher: Callable[[], Dispatcher]
+    _planner: Planner | None
+    _budget: Budget
+    _events: EventFactory
+    _transcript: Transcript
+    id: str = ""
+    session: str = ""
     end: TurnEnd | None = None  # decided by `_find_end`, or by the caller of `close`
+    had_effect: bool = False
+    _step: StepAssembler | None = None  # the newest answer of the model
+    _dispatched: bool = False  # whether the calls of `_step` have been dispatched
+    _made_dispatcher: Dispatcher | None = None
+    _queued: list[Event] = []  # events that go with the next batch
+    _call_ids: set[str] = set()
 
-    def __init__(
-        self,
-        request: TurnRequest,
-        notes: Sequence[str],
-        past: Sequence[PastTurn],
-        tools: ToolSelection,
-        model: ModelCaller,
-        make_dispatcher: Callable[[], Dispatcher],
-        planner: Planner | None,
-        budget: Budget,
-        events: EventFactory,
-        transcript: Transcript,
-    ) -> None:
-        self.id = events.turn
-        self.session = events.session
-        self.request = request
-        self.tools = tools
-        self.had_effect = request.resumed is not None and request.resumed.had_effect
-        self._notes = notes
-        self._past = past
-        self._model = model
-        self._make_dispatcher = make_dispatcher
-        self._made_dispatcher: Dispatcher | None = None
-        self._planner = planner
-        self._budget = budget
-        self._events = events
-        self._transcript = transcript
-        self._step: StepAssembler | None = None  # the newest answer of the model
-        self._dispatched = False  # whether the calls of `_step` have been dispatched
-        self._queued: list[Event] = []  # events that go with the next batch
-        self._call_ids = {message.tool_call_id for message in request.input if type(message) is ToolMessage}
-        self._call_ids.update(*(turn.result_ids for turn in past))
+    def __post_init__(self) -> None:
+        self.id, self.session = self._events.turn, self._events.session
+        self.had_effect = self.request.resumed is not None and self.request.resumed.had_effect
+        results = (message.tool_call_id for message in self.request.input if type(message) is ToolMessage)
+        self._call_ids.update(results, *(turn.result_ids for turn in self._past))
 
     async def run(
         self, text_sink: TextSink | None, record: Callable[[Event], None]
@@ -91,22 +83,24 @@ class Turn:
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            if self._book(step.usage, has_output=step.has_output) and self.session:
-                self._queued += await self._model.spending_warnings()
+            self._queued += self._model.book_step(step)
+            self._queued += await self._model.warn_about_spending()
             if self._find_end() is not None:
                 break
             if self._queued:
                 yield self._take_queued()
-            async with aclosing(self._dispatch_step(step)) as batches:
+            calls = self._dispatcher.run(step.calls, cut=step.cut_calls, whole=step.is_whole, choice=self._model.choice)
+            async with aclosing(self._applied(calls)) as batches:
                 async for events in batches:
                     yield events
+            self._dispatched = True
         yield self._finish()
 
     async def _work_before_asking(self) -> AsyncGenerator[list[Event], None]:
         """Runs the calls that were decided since the last turn, and follows the plan."""
         yield self._take_queued()
-        answers = self.request.answers
-        if answers and (decided := [call for call in open_calls(self._newest_messages()) if call.id in answers]):
+        newest = (*(self._past[-1].messages if self._past else ()), *self._transcript.messages())
+        if decided := [call for call in open_calls(newest) if call.id in self.request.answers]:
             async with aclosing(self._applied(self._dispatcher.run(decided))) as batches:
                 async for events in batches:
                     yield events
@@ -117,13 +111,6 @@ class Turn:
                     yield events
             if self._planner.is_done:
                 self._model.forbid_calls()
-
-    async def _dispatch_step(self, step: StepAssembler) -> AsyncGenerator[list[Event], None]:
-        run = self._dispatcher.run(step.calls, cut=step.cut_calls, whole=step.is_whole, choice=self._model.choice)
-        async with aclosing(self._applied(run)) as batches:
-            async for events in batches:
-                yield events
-        self._dispatched = True
 
     async def _applied(self, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
         """Folds the events of dispatched calls into the transcript and notes whether one had an effect."""
@@ -159,18 +146,11 @@ class Turn:
         self._step = StepAssembler(self._events, self._call_ids, tools.canonical, own_ids=tools.has_clients)
         return self._step
 
-    def _book(self, usage: Usage | None, *, has_output: bool) -> bool:
-        """Books what the newest model call cost. Returns False if there is nothing to book."""
-        spent = self._model.book(usage, has_output=has_output)
-        if spent is not None:
-            self._queued.append(spent)
-        return spent is not None
-
     def _finish(self) -> list[Event]:
         step, end = self._step, self.end or TurnEnd.FAILED
         if end in (TurnEnd.ANSWERED, TurnEnd.LENGTH) and step is not None and not step.has_output:
             self._queue(Status("the model gave an empty answer"))
-        detail = describe_end(end, self._budget.limits, self._model.refusal)
+        detail = self._describe(end)
         if end not in SILENT_ENDS:
             self._queue(Status(detail))
         self._queue(TurnFinished(end, self._budget.usage, "" if end is TurnEnd.ANSWERED else detail))
@@ -178,7 +158,7 @@ class Turn:
 
     def close(self, end: TurnEnd) -> list[Event]:
         """Ends a turn that is left early. Returns what it still owes: a result for every open call, and its end."""
-        self._book(None, has_output=bool(self._transcript.step_text))
+        self._queued += self._model.book_unfinished()
         self.end = end
         for call in self._transcript.open_calls:
             self._queue(result_event(call, self._dispatcher.closing_outcome(call)), call.id)
@@ -193,8 +173,7 @@ class Turn:
 
     def messages(self) -> tuple[Message, ...]:
         """The valid history that the turn leaves."""
-        end = self.end or TurnEnd.FAILED
-        return self._transcript.history(f"[aish] {describe_end(end, self._budget.limits, self._model.refusal)}")
+        return self._transcript.history(f"[aish] {self._describe(self.end or TurnEnd.FAILED)}")
 
     def produced(self) -> tuple[Message, ...]:
         """The messages the turn added to its input, including those of the attempts it resumed."""
@@ -218,9 +197,8 @@ class Turn:
             self._made_dispatcher = self._make_dispatcher()
         return self._made_dispatcher
 
-    def _newest_messages(self) -> tuple[Message, ...]:
-        before = self._past[-1].messages if self._past else ()
-        return (*before, *self._transcript.messages())
+    def _describe(self, end: TurnEnd) -> str:
+        return describe_end(end, self._budget.limits, self._model.refusal)
 
     def _queue(self, body: Body, call: str = "") -> None:
         event = self._events.event(body, call)
