@@ -34,7 +34,7 @@ from aish.process.clock import SystemClock
 from aish.process.liveness import ProcessOwners
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.redaction.redactor import Redactor
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.tools.registry import Registry
 from aish.types.chunks import Batch, UsageChunk
 from aish.types.context import ContextRules

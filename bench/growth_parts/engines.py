@@ -19,7 +19,7 @@ from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import CAREFUL
 from aish.safety.redaction.redactor import Redactor
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.tools.registry import Registry
 from aish.types.context import ContextRules

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aish.safety.commands import ShellContext, classify
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.types import ServerSpec

@@ -501,7 +501,7 @@ async def test_commands_of_an_answer_that_was_lost_are_said_to_be_lost() -> None
 @pytest.mark.parametrize("script", [text("CMD: make"), [call("files__read")]])
 async def test_a_store_that_fails_after_an_effect_ends_the_work_in_its_own_words(script: list[Item]) -> None:
     from aish.errors import StoreError
-    from aish.storage.memory.store import MemoryStore
+    from aish.storage.memory import MemoryStore
 
     class Full(MemoryStore):
         async def put_step(self, step: StepRecord, *, fence: int) -> bool:

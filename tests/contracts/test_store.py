@@ -11,7 +11,7 @@ import pytest
 
 from aish.errors import SessionNotFound, StoreError
 from aish.ports import Store
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.storage.postgres.store import PostgresStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd

@@ -10,7 +10,7 @@ import pytest
 from aish.errors import UsageError
 from aish.frontends.plan_templates import find_template, list_templates, parse_parameters, save_template
 from aish.planner.run import PlanBody
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.plans import Plan, PlanStep
 from aish.types.runs import RunKind, RunRecord, RunState
 

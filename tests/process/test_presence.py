@@ -6,7 +6,7 @@ import pytest
 
 from aish.process.host_presence import BEAT_S, KIND, SILENT_S, Presence
 from aish.process.liveness import ProcessOwners
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.records import Document
 from support.eventually import eventually
 

@@ -14,11 +14,11 @@ import pytest
 from aish.errors import StoreError
 from aish.storage.postgres import opening, writer
 from aish.storage.postgres.connections import READERS
-from aish.storage.postgres.cursors import NEXT_CURSOR
 from aish.storage.postgres.faults import is_lost, name_of
-from aish.storage.postgres.groups import BUDGET, Operation, lock_numbers
-from aish.storage.postgres.link import Link, packed, unpacked
+from aish.storage.postgres.sql.feed import NEXT_CURSOR
+from aish.storage.postgres.sql_connection import SqlConnection, escape, unescape
 from aish.storage.postgres.store import PostgresStore
+from aish.storage.postgres.write_group import BUDGET, WriteOperation, lock_numbers
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, user
@@ -242,10 +242,14 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname = 'aish'"
 
 async def test_a_failing_migration_leaves_the_database_as_it_was(database: Database, raw: Any) -> None:
     with pytest.raises(asyncpg.PostgresError):
-        await opening.migrate(Link(raw), database.url, ["CREATE TABLE a (x int);", "CREATE TABLE b (x int); nonsense;"])
+        await opening.migrate(
+            SqlConnection(raw), database.url, ["CREATE TABLE a (x int);", "CREATE TABLE b (x int); nonsense;"]
+        )
     assert await database.rows(SCHEMAS) == []
-    await opening.migrate(Link(raw), database.url, ["CREATE TABLE a (x int);"])
-    await opening.migrate(Link(raw), database.url, ["CREATE TABLE a (x int);", "ALTER TABLE a ADD COLUMN y int;"])
+    await opening.migrate(SqlConnection(raw), database.url, ["CREATE TABLE a (x int);"])
+    await opening.migrate(
+        SqlConnection(raw), database.url, ["CREATE TABLE a (x int);", "ALTER TABLE a ADD COLUMN y int;"]
+    )
     await raw.execute("INSERT INTO a VALUES (1, 2)")
     assert await database.rows("SELECT number FROM migrations") == [(2,)]
 
@@ -263,7 +267,7 @@ async def test_facts_written_when_an_underscore_was_a_letter_are_found_as_they_w
 async def test_a_migration_that_is_killed_half_way_leaves_nothing_and_is_made_by_the_next(database: Database) -> None:
     dying = await asyncpg.connect(database.url, server_settings={"search_path": "aish"})
     scripts = [*opening.migrations(), "SELECT pg_sleep(600)"]
-    half = asyncio.ensure_future(opening.migrate(Link(dying), database.url, scripts))
+    half = asyncio.ensure_future(opening.migrate(SqlConnection(dying), database.url, scripts))
     sleeping = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'"
 
     async def is_half_way() -> bool:
@@ -312,8 +316,8 @@ async def test_what_the_database_refuses_fails_alone_and_its_neighbours_are_writ
     "text", ["", "plain", "nul \0 nul", "\x1f", "\x1f\x1d", "\x1f\x1e\0\x1f", "\0\x1e", "\x1d\x1f\0"]
 )
 def test_text_comes_back_as_it_was_and_is_packed_without_nul(text: str) -> None:
-    assert "\0" not in packed(text)
-    assert unpacked(packed(text)) == text
+    assert "\0" not in escape(text)
+    assert unescape(escape(text)) == text
 
 
 async def test_events_past_what_may_wait_are_given_up_and_the_next_flush_tells(
@@ -350,7 +354,7 @@ async def test_a_replica_that_froze_with_a_lock_does_not_stop_the_others_for_lon
 ) -> None:
     await begin(store)
     frozen = await opening.open_connection(database.url, connect_s=5, statement_s=5)
-    [lock] = lock_numbers([Operation(None, durable=True, keys=(BUDGET,))])
+    [lock] = lock_numbers([WriteOperation(None, durable=True, keys=(BUDGET,))])
     await frozen.execute(f"BEGIN; SELECT pg_advisory_xact_lock({lock})")
     wanted = Reservation("use_1", 1, 2, "", "m", Category.MAIN, 1.0)
     async with asyncio.timeout(30):

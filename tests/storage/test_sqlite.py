@@ -18,7 +18,7 @@ from aish.errors import AishError, StoreError
 from aish.storage.sqlite.faults import translate
 from aish.storage.sqlite.opening import APPLICATION_ID, migrate, migrations, open_writer
 from aish.storage.sqlite.store import SqliteStore
-from aish.storage.sqlite.writer import QUEUED_BYTES, Writer
+from aish.storage.sqlite.writer import QUEUED_BYTES, SqliteWriter
 from aish.types.events import TurnEnd
 from aish.types.messages import user
 from aish.types.records import SessionRecord, TurnRecord
@@ -340,7 +340,7 @@ async def test_a_turn_of_another_session_under_way_is_not_blocked_by_a_reader(st
 
 async def test_an_operation_that_fails_halfway_leaves_nothing_of_itself(store: SqliteStore, path: Path) -> None:
     await begin(store)
-    writer = Writer(path, partial(open_writer, path, busy_timeout_s=1), lambda: None)
+    writer = SqliteWriter(path, partial(open_writer, path, busy_timeout_s=1), lambda: None)
 
     def half(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM turns")

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from aish.errors import AishError
 from aish.ports import Store
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.storage.postgres.store import PostgresStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd

@@ -17,7 +17,7 @@ from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import CAREFUL
 from aish.safety.policy.rules import Rule
 from aish.safety.redaction.redactor import Redactor
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.chunks import CallFragment
 from aish.types.decisions import Verdict
 from aish.types.events import Event, ToolResult, TurnFinished

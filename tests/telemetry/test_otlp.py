@@ -14,7 +14,7 @@ from aish.config.schema.telemetry import TelemetryConfig
 from aish.engine.model.ledger import Prices
 from aish.errors import ProviderUnavailable
 from aish.safety.redaction.redactor import Redactor
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.telemetry.tap import Telemetry, tapped
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta

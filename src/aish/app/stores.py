@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def make_store(config: StoreConfig) -> Store:
     """Opens nothing yet: a store opens at its first use."""
     if not config.enabled:
-        from aish.storage.memory.store import MemoryStore
+        from aish.storage.memory import MemoryStore
 
         return MemoryStore()
     if config.url:

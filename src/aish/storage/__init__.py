@@ -1,1 +1,2 @@
-"""The adapters of the Store port: `sqlite` is a file, `postgres` serves several machines, `memory` forgets at exit."""
+"""The adapters of the Store port: `sqlite` is a file, `postgres` serves several machines, `memory` ends with the
+process."""

@@ -10,7 +10,7 @@ from aish.engine.engine import flatten
 from aish.engine.turn.transcript import record_from_events
 from aish.errors import ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, TurnStarted, decode_event

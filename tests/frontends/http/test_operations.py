@@ -17,7 +17,7 @@ from aish.frontends.http.sessions.approvals import Approval
 from aish.frontends.mcp.http import mcp_mount
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.safety.redaction.redactor import Redactor
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.chunks import UsageChunk
 from aish.types.decisions import Question, QuestionKind
 from aish.types.events import TextDelta, TurnEnd, encode_events

@@ -13,7 +13,7 @@ from aish.config.schema.context import RoutingConfig
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.storage.memory.store import MemoryStore
+from aish.storage.memory import MemoryStore
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.runs import RunKind, RunRecord, RunState

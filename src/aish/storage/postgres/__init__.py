@@ -1,3 +1,2 @@
-"""The Store port over PostgreSQL, for several machines. `store` is the way in; the driver is imported at the first
-use.
-"""
+"""The Store port over PostgreSQL, for several machines. Begin reading at `store`. The driver is imported at the
+first use."""

@@ -1,7 +1,7 @@
-"""Who connects to the database: a pool for reading, and one connection at a time for the writer.
+"""The connections to the database: a pool for reading, and one connection at a time for the writer.
 
-Life: constructing touches nothing; the first of either opens the database and brings it to the newest schema. A read
-whose connection breaks is made once more over a new one. `aclose` ends them all, within a bound.
+The first use opens the database and migrates the schema. A read whose connection breaks is tried once more over a new
+one. `aclose` closes all of them within a time limit.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aish.errors import AishError, StoreError
 from aish.storage.postgres.faults import is_lost, name_of, translate
-from aish.storage.postgres.link import Link
 from aish.storage.postgres.opening import check_server, connect_options, driver, migrate, migrations, open_connection
+from aish.storage.postgres.sql_connection import SqlConnection
 
 if TYPE_CHECKING:
     import asyncpg
 
 T = TypeVar("T")
 
-# A read takes a connection for a millisecond: eight of them serve thousands of reads a second, and PostgreSQL's default
-# of a hundred connections then suffices for ten processes.
+# A read takes a connection for a millisecond, so eight connections serve thousands of reads a second. PostgreSQL's
+# default of a hundred connections is then enough for ten processes.
 READERS = 8
 _CLOSE_S = 5.0
 _IDLE_S = 60.0
@@ -38,17 +38,19 @@ class Connections:
         self._checked = False
         self._pool: asyncpg.Pool | None = None
 
-    async def dial(self) -> Link:
-        """A connection of one's own, to be closed by the caller; the schema is there."""
-        link = Link(await open_connection(self._url, connect_s=self._connect_s, statement_s=self._statement_s))
+    async def dial(self) -> SqlConnection:
+        """A connection that the caller owns and closes. The schema is up to date."""
+        connection = SqlConnection(
+            await open_connection(self._url, connect_s=self._connect_s, statement_s=self._statement_s)
+        )
         try:
-            await self._check(link)
+            await self._check(connection)
         except BaseException:
-            link.drop()
+            connection.drop()
             raise
-        return link
+        return connection
 
-    async def read(self, run: Callable[[Link], Awaitable[T]]) -> T:
+    async def read(self, run: Callable[[SqlConnection], Awaitable[T]]) -> T:
         try:
             try:
                 return await self._read_once(run)
@@ -60,7 +62,7 @@ class Connections:
                 return await self._read_once(run)
         except AishError:
             raise
-        except Exception as exc:  # the driver's, whose classes are not known here, and rows that cannot be decoded
+        except Exception as exc:  # errors of the driver, which is not imported here, and of decoding rows
             raise translate(exc, self.name) from exc
 
     async def aclose(self) -> None:
@@ -70,18 +72,18 @@ class Connections:
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await pool.close()
-        except Exception:  # whatever the other end does: ours must end
+        except Exception:  # our end must close in any case
             pool.terminate()
 
-    async def _read_once(self, run: Callable[[Link], Awaitable[T]]) -> T:
-        async with self._reader() as link:
-            return await run(link)
+    async def _read_once(self, run: Callable[[SqlConnection], Awaitable[T]]) -> T:
+        async with self._reader() as connection:
+            return await run(connection)
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncIterator[Link]:
+    async def _reader(self) -> AsyncIterator[SqlConnection]:
         pool = self._pool or await self._open_pool()
         async with pool.acquire(timeout=self._connect_s) as connection:
-            yield Link(connection)
+            yield SqlConnection(connection)
 
     async def _open_pool(self) -> Any:
         async with self._opening:
@@ -99,18 +101,18 @@ class Connections:
             return self._pool
 
     async def _check_anew(self) -> None:
-        link = await self.dial()
-        await link.close(timeout_s=_CLOSE_S)
+        connection = await self.dial()
+        await connection.close(timeout_s=_CLOSE_S)
 
-    async def _check(self, link: Link) -> None:
+    async def _check(self, connection: SqlConnection) -> None:
         if not self._checked:
-            await check_server(link, self._url)
-            await migrate(link, self._url, migrations())
+            await check_server(connection, self._url)
+            await migrate(connection, self._url, migrations())
             self._checked = True
 
 
 async def _leave_as_it_is(connection: asyncpg.Connection) -> None:
-    """A reader changes nothing of its connection, so there is nothing to put back."""
+    """Readers do not change their connection, so there is nothing to reset."""
 
 
 def closed() -> StoreError:

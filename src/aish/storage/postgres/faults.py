@@ -1,6 +1,6 @@
-"""What PostgreSQL and the way to it complain about, in words a person can act on. Translated once, here.
+"""Translates errors of PostgreSQL and of its connection into StoreErrors that tell the user what to do.
 
-Errors are told by their SQLSTATE, so that nothing here needs the driver.
+Errors are recognised by their SQLSTATE, so nothing here needs the driver.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from aish.errors import AishError, StoreError
 
 _ELSEWHERE = "point store.url elsewhere"
 
-# The longest prefix that fits counts.
+# The longest matching prefix counts.
 _REASONS: dict[str, tuple[str, str]] = {
     "08": ("cannot be reached", "check that PostgreSQL runs there, and store.url"),
     "22": ("refused a value", "this looks like a defect; please report it"),
@@ -31,22 +31,22 @@ _REASONS: dict[str, tuple[str, str]] = {
     "57": ("is shutting down or starting", "try again"),
     "58": ("cannot read or write its files", "look at the log of PostgreSQL"),
 }
-# The connection is of no further use, or leads to the wrong server.
+# The connection cannot be used any more, or leads to the wrong server.
 _LOST = ("08", "25006", "25P03", "57P")
-# The same may work over a new connection, or a little later.
+# A retry may work, over a new connection or a little later.
 _PASSING = (*_LOST, "40", "53300", "55P03", "57")
-# Faults that say something of the whole database rather than of the one operation that met them.
+# Errors that concern the whole database, and not just the operation that met them.
 _WHOLE = (*_PASSING, "3D", "3F", "28", "42501", "42P01", "53", "58", "XX")
 
 
 def name_of(url: str) -> str:
-    """The database as it may be shown: where it is, and nothing of the login."""
+    """The database as it may be shown: its address, without the login."""
     try:
         parts = urlsplit(url)
-        place = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
+        address = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
     except ValueError:
         return "of store.url"
-    return f"postgresql://{place}{parts.path}"
+    return f"postgresql://{address}{parts.path}"
 
 
 def sqlstate(error: BaseException) -> str:
@@ -54,7 +54,7 @@ def sqlstate(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is of no further use."""
+    """Whether the connection cannot be used any more."""
     if isinstance(error, OSError | TimeoutError | EOFError):
         return True
     return sqlstate(error).startswith(_LOST) or _is_the_drivers(error)
@@ -87,7 +87,7 @@ def translate(error: BaseException, name: str) -> AishError:
 
 
 def _is_the_drivers(error: BaseException) -> bool:
-    """What asyncpg raises itself is about its connection, but for arguments it cannot encode."""
+    """Errors that asyncpg itself raises are about its connection, except for arguments that it cannot encode."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return bool(kinds & {"InterfaceError", "InternalClientError"}) and "DataError" not in kinds
 

@@ -1,8 +1,7 @@
-"""The Store port over PostgreSQL, for several replicas that share nothing else. One task writes (see `writer`), reads
-go over a pool (see `connections`).
+"""The Store port over PostgreSQL, for several replicas that share nothing else.
 
-Life: constructing touches nothing, not even the driver; the database opens at the first use; `aclose` writes
-everything queued and ends every connection. A store belongs to one event loop.
+One task writes (see `writer`); reads use a pool (see `connections`). Nothing opens before the first use, not even the
+driver. `aclose` writes everything queued and closes every connection. A store belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -12,28 +11,31 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from aish.storage.postgres.connections import Connections, closed
-from aish.storage.postgres.groups import ANY
-from aish.storage.postgres.link import Link
-from aish.storage.postgres.parts import PostgresFacts, PostgresFeed, PostgresRuns, PostgresSpending, plain
-from aish.storage.postgres.sql import documents, sessions
+from aish.storage.postgres.sql import documents, facts, feed, runs, sessions, spending
 from aish.storage.postgres.sql.documents import key_of
-from aish.storage.postgres.writer import Writer
+from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.postgres.write_group import ANY, BUDGET
+from aish.storage.postgres.writer import PostgresWriter
+from aish.storage.sqlite.feed_sql import CommitSignal
 from aish.storage.sqlite.write_group import Append
 from aish.storage.texts import words_of
 from aish.types.events import TurnEnd
+from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.records import Document, SessionRecord, TurnRecord
-from aish.types.usage import Usage
+from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.runs import RunRecord, RunState, StepRecord
+from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
 
+_FACTS = ("facts",)
 CONNECT_S = 5.0
 STATEMENT_S = 10.0
-# How long a write waits for a database that has gone away. A restart takes a second or two, a failover longer.
+# How long a write waits for a database that is away. A restart takes a second or two, a failover longer.
 PATIENCE_S = 15.0
 
 
-class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed):
+class PostgresStore:
     def __init__(
         self,
         url: str,
@@ -43,40 +45,44 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._connections = Connections(url, connect_s=connect_s, statement_s=statement_s)
-        PostgresFeed.__init__(self)
-        self._writer = Writer(self._connections, patience_s=patience_s, after_commit=self._wakes.tell)
+        self._commit_signal = CommitSignal()
+        self._writer = PostgresWriter(self._connections, patience_s=patience_s, after_commit=self._commit_signal.tell)
         self._closing: asyncio.Task[None] | None = None
 
     async def create_session(self, session: SessionRecord) -> None:
-        await self._write(lambda link: sessions.insert_session(link, session), keys=_of_session(session.id))
+        await self._write(lambda connection: sessions.insert_session(connection, session), keys=_of_session(session.id))
 
     async def find_session(self, session: str) -> SessionRecord | None:
-        return await self._read(lambda link: sessions.select_session(link, plain(session)))
+        return await self._read(lambda connection: sessions.select_session(connection, plain(session)))
 
     async def list_sessions(
         self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
     ) -> Sequence[SessionRecord]:
         words = words_of(search)
-        return await self._read(lambda link: sessions.select_sessions(link, limit, words, plain(under), before))
+        return await self._read(
+            lambda connection: sessions.select_sessions(connection, limit, words, plain(under), before)
+        )
 
     async def delete_session(self, session: str) -> bool:
         return await self._write(
-            lambda link: sessions.delete_session(link, plain(session)), keys=_of_session(session), turn=ANY
+            lambda connection: sessions.delete_session(connection, plain(session)), keys=_of_session(session), turn=ANY
         )
 
     async def start_turn(self, turn: TurnRecord) -> int:
         keys = _of_session(turn.session)
-        return await self._write(lambda link: sessions.insert_turn(link, turn), keys=keys, turn=turn.id)
+        return await self._write(lambda connection: sessions.insert_turn(connection, turn), keys=keys, turn=turn.id)
 
     def begin_turn(self, turn: TurnRecord) -> None:
-        self._post(lambda link: sessions.insert_turn(link, turn), keys=_of_session(turn.session), turn=turn.id)
+        self._post(
+            lambda connection: sessions.insert_turn(connection, turn), keys=_of_session(turn.session), turn=turn.id
+        )
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        # It writes events itself: for the order of the feed, those before it come first.
-        self._post(lambda link: sessions.insert_ended_turn(link, turn, last_seq, lines), turn=ANY)
+        # It writes events itself, so ANY: earlier events have to come first in the feed.
+        self._post(lambda connection: sessions.insert_ended_turn(connection, turn, last_seq, lines), turn=ANY)
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
-        """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
+        """Drops events of a turn that does not exist: deleting a session does not break its running turn."""
         self._writer.append(Append(turn, first_seq, last_seq, lines))
 
     async def flush(self, *, durable: bool = True) -> None:
@@ -92,8 +98,8 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
         usage: Usage,
         wait: bool = True,
     ) -> None:
-        def run(link: Link) -> Awaitable[None]:
-            return sessions.finish_turn(link, turn, end, finished_ms, messages, usage)
+        def run(connection: SqlConnection) -> Awaitable[None]:
+            return sessions.finish_turn(connection, turn, end, finished_ms, messages, usage)
 
         if wait:
             await self._write(run)
@@ -101,66 +107,156 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
             self._post(run)
 
     async def find_turn(self, turn: str) -> TurnRecord | None:
-        return await self._read(lambda link: sessions.select_turn(link, plain(turn)), settled=True)
+        return await self._read(lambda connection: sessions.select_turn(connection, plain(turn)), settled=True)
 
     async def list_turns(
         self, session: str, *, before: int | None = None, limit: int | None = None
     ) -> Sequence[TurnRecord]:
-        return await self._read(lambda link: sessions.select_turns(link, plain(session), before, limit))
+        return await self._read(lambda connection: sessions.select_turns(connection, plain(session), before, limit))
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
-        """Also sees what this store appended before, though that may not be durable yet."""
-        return await self._read(lambda link: sessions.select_events(link, plain(turn), after_seq), settled=True)
+        """Also sees events that this store appended and that are not durable yet."""
+        return await self._read(
+            lambda connection: sessions.select_events(connection, plain(turn), after_seq), settled=True
+        )
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
         return await self._write(
-            lambda link: sessions.delete_turns(link, plain(session), before_ms), keys=_of_session(session), turn=ANY
+            lambda connection: sessions.delete_turns(connection, plain(session), before_ms),
+            keys=_of_session(session),
+            turn=ANY,
         )
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
         keys = (key_of(document.kind, document.id),)
         if wait:
-            await self._write(lambda link: documents.put(link, document), keys=keys)
+            await self._write(lambda connection: documents.put(connection, document), keys=keys)
         else:
-            self._post(lambda link: documents.put(link, document), keys=keys)
+            self._post(lambda connection: documents.put(connection, document), keys=keys)
 
     async def put_new(self, document: Document) -> bool:
         keys = (key_of(document.kind, document.id),)
-        return await self._write(lambda link: documents.put_new(link, document), keys=keys)
+        return await self._write(lambda connection: documents.put_new(connection, document), keys=keys)
 
     async def swap(self, document: Document, *, old: bytes) -> bool:
         keys = (key_of(document.kind, document.id),)
-        return await self._write(lambda link: documents.swap(link, document, old), keys=keys)
+        return await self._write(lambda connection: documents.swap(connection, document, old), keys=keys)
 
     async def find(self, kind: str, id: str) -> Document | None:
         return next(iter(await self.find_many(kind, [id])), None)
 
     async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
-        """Sees what this store put without waiting, too."""
+        """Also sees documents that this store put without waiting."""
         wanted = [plain(id) for id in ids]
-        return await self._read(lambda link: documents.select_many(link, kind, wanted), settled=True)
+        return await self._read(lambda connection: documents.select_many(connection, kind, wanted), settled=True)
 
     async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
-        return await self._read(lambda link: documents.select_newest(link, kind, owner, limit), settled=True)
+        return await self._read(
+            lambda connection: documents.select_newest(connection, kind, owner, limit), settled=True
+        )
 
     async def delete(self, kind: str, id: str) -> bool:
-        return await self._write(lambda link: documents.delete(link, kind, plain(id)), keys=(key_of(kind, id),))
+        return await self._write(
+            lambda connection: documents.delete(connection, kind, plain(id)), keys=(key_of(kind, id),)
+        )
+
+    async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
+        return await self._read(lambda connection: feed.select_rows(connection, after, limit))
+
+    async def feed_end(self) -> int:
+        return await self._read(feed.select_end)
+
+    async def wait_feed(self, after: int, timeout_s: float) -> bool:
+        return await self._commit_signal.wait_past(after, timeout_s, self.feed_end)
+
+    def record_usage(self, record: UsageRecord) -> None:
+        self._post(lambda connection: spending.record(connection, record))
+
+    async def reserve(
+        self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    ) -> tuple[float, float] | None:
+        caps = {"day_cap": day_cap, "session_cap": session_cap}
+        return await self._write(
+            lambda connection: spending.reserve(connection, wanted, day_start_ms=day_start_ms, **caps), keys=(BUDGET,)
+        )
+
+    def release(self, id: str) -> None:
+        self._post(lambda connection: spending.release(connection, id))
+
+    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+        return await self._read(lambda connection: spending.select_spent(connection, since_ms, session), settled=True)
+
+    async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
+        return await self._read(lambda connection: spending.select_rows(connection, since_ms, session), settled=True)
+
+    async def sum_up_usage(self, *, before_ms: int) -> bool:
+        return await self._write(lambda connection: spending.sum_up(connection, before_ms), keys=(BUDGET,))
+
+    async def put_facts(self, given: Sequence[Fact]) -> None:
+        await self._write(lambda connection: facts.put(connection, given), keys=_FACTS)
+
+    async def find_fact(self, id: str) -> Fact | None:
+        return await self._read(lambda connection: facts.select_one(connection, plain(id)))
+
+    async def delete_fact(self, id: str) -> bool:
+        return await self._write(lambda connection: facts.delete(connection, plain(id)), keys=_FACTS)
+
+    async def clear_facts(self) -> int:
+        return await self._write(facts.clear, keys=_FACTS)
+
+    async def list_facts(self, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda connection: facts.select_newest(connection, limit))
+
+    async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
+        return await self._read(lambda connection: facts.search(connection, query, limit))
+
+    async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
+        return await self._write(lambda connection: runs.insert(connection, run, lease_s), keys=(runs.key_of(run.id),))
+
+    async def claim_run(self, id: str, owner: str, *, lease_s: float, dead: str = "") -> RunRecord | None:
+        return await self._write(
+            lambda connection: runs.claim(connection, plain(id), owner, lease_s, dead), keys=(runs.key_of(id),)
+        )
+
+    async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
+        return await self._write(lambda connection: runs.update(connection, run, lease_s), keys=(runs.key_of(run.id),))
+
+    async def renew_run(self, id: str, fence: int, *, lease_s: float) -> bool:
+        return await self._write(
+            lambda connection: runs.renew(connection, plain(id), fence, lease_s), keys=(runs.key_of(id),)
+        )
+
+    async def find_run(self, id: str) -> RunRecord | None:
+        return await self._read(lambda connection: runs.select_one(connection, plain(id)))
+
+    async def list_runs(self, *, limit: int, states: Sequence[RunState] = ()) -> Sequence[RunRecord]:
+        return await self._read(lambda connection: runs.select_newest(connection, limit, states))
+
+    async def put_step(self, step: StepRecord, *, fence: int) -> bool:
+        return await self._write(
+            lambda connection: runs.put_step(connection, step, fence), keys=(runs.key_of(step.run),)
+        )
+
+    async def list_steps(self, run: str) -> Sequence[StepRecord]:
+        return await self._read(lambda connection: runs.select_steps(connection, plain(run)))
 
     async def aclose(self) -> None:
-        """Idempotent. Raises StoreError if something appended could not be written; all connections end either way."""
+        """Idempotent. Raises StoreError if appended events could not be written; all connections end either way."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
 
-    async def _write(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> T:
+    async def _write(
+        self, run: Callable[[SqlConnection], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = ""
+    ) -> T:
         result: T = await self._writer.submit(run, keys=keys, turn=turn)
         return result
 
-    def _post(self, run: Callable[[Link], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> None:
+    def _post(self, run: Callable[[SqlConnection], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> None:
         self._writer.post(run, keys=keys, turn=turn)
 
-    async def _read(self, run: Callable[[Link], Awaitable[T]], *, settled: bool = False) -> T:
-        """`settled`: what was queued before is written first, so that it is seen."""
+    async def _read(self, run: Callable[[SqlConnection], Awaitable[T]], *, settled: bool = False) -> T:
+        """`settled`: queued writes are made visible first."""
         if self._closing is not None:
             raise closed()
         if settled and not self._writer.idle:
@@ -175,5 +271,10 @@ class PostgresStore(PostgresSpending, PostgresFacts, PostgresRuns, PostgresFeed)
 
 
 def _of_session(session: str) -> tuple[str, ...]:
-    """The key of a session; turns of none have none in common."""
+    """The lock key of a session. Turns without a session share none."""
     return (f"session/{session}",) if session else ()
+
+
+def plain(name: str) -> str:
+    """An id typed on a command line may contain invalid text; it then names nothing."""
+    return name.encode("utf-8", "replace").decode()

@@ -1,9 +1,10 @@
-"""The one task that writes. Everything queued becomes one transaction and one commit; then all waiters learn of it.
+"""The only task that writes. Everything queued becomes one transaction and one commit; then all waiters get their
+result.
 
-Life: the task and its connection begin at the first use. A group whose connection breaks is tried again over a new one,
-for as long as patience lasts, and is never written twice (see `marks`). Then its waiters are told, and what nobody
-waits for (events, posted operations) goes back to the queue. Those who come while the database is known to be away are
-told after one attempt. `close` writes what is queued and ends the task.
+The task and its connection start at the first use. A group whose connection breaks is tried again over a new one until
+the patience ends, and is never written twice (see `commit_markers`). Then its waiters get the error, and items without
+a waiter (events, posted operations) return to the queue. While the database is known to be away, later groups get one
+attempt. `close` writes what is queued and ends the task.
 """
 
 from __future__ import annotations
@@ -16,30 +17,37 @@ from contextlib import suppress
 from typing import Any
 
 from aish.errors import AishError, StoreError
-from aish.storage.postgres import applying
-from aish.storage.postgres.applying import Outcome
+from aish.storage.postgres import transaction
+from aish.storage.postgres.commit_markers import CommitMarkers
 from aish.storage.postgres.connections import Connections, closed
 from aish.storage.postgres.faults import breaks_the_group, is_lost, is_passing, translate
-from aish.storage.postgres.groups import Item, Operation, Run, bytes_of, unawaited
-from aish.storage.postgres.link import Link
-from aish.storage.postgres.marks import Doubt, Marks
+from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.postgres.write_group import (
+    Item,
+    Outcome,
+    PendingTransaction,
+    Run,
+    WriteOperation,
+    bytes_of,
+    unawaited,
+)
 from aish.storage.sqlite.write_group import ROW_BYTES, Append, join_appends
 
-# Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
+# How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.
 JOIN_WINDOW_S = 0.05
-# A transaction holds its locks until it is committed: others should not wait long for it.
+# A transaction holds its locks until it is committed, so it has to be short.
 GROUP_ITEMS = 1024
 GROUP_BYTES = 16 * 1024 * 1024
 # PostgreSQL has room for some six thousand locks, for all replicas together.
 GROUP_KEYS = 128
-# What waits to be written while the database is away; past it events are given up, and the next flush tells.
+# What is kept while the database is away. Further events are dropped, and the next flush reports it.
 KEPT_BYTES = 64 * 1024 * 1024
 KEPT_ITEMS = 200_000
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 2.0
 _CLOSE_S = 5.0
 
 
-class Writer:
+class PostgresWriter:
     def __init__(self, connections: Connections, *, patience_s: float, after_commit: Callable[[], None]) -> None:
         self._name = connections.name
         self._dial = connections.dial
@@ -53,30 +61,31 @@ class Writer:
         self._busy = False
         self._closed = False
         self._lost: AishError | None = None
-        # Only the task's own:
-        self._link: Link | None = None
-        self._marks = Marks()
-        self._doubt: Doubt | None = None
+        # Used by the task only:
+        self._link: SqlConnection | None = None
+        self._markers = CommitMarkers()
+        self._pending: PendingTransaction | None = None
         self._failed = False
 
     @property
     def idle(self) -> bool:
-        """Nothing queued and nothing being written."""
-        return not self._queue and not self._busy and self._doubt is None
+        """Whether nothing is queued and nothing is being written."""
+        return not self._queue and not self._busy and self._pending is None
 
     def submit(
         self, run: Run | None, *, keys: Sequence[str] = (), turn: str = "", durable: bool = True
     ) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()
-        self._put(Operation(run, durable=durable, keys=keys, turn=turn, future=future))
+        self._put(WriteOperation(run, durable=durable, keys=keys, turn=turn, future=future))
         self._urgent.set()
         return future
 
     def post(self, run: Run, *, keys: Sequence[str] = (), turn: str = "") -> None:
-        """Nobody waits: it is written together with events, and its failure is told by the next flush."""
+        """For a write that nothing waits for: it is written together with events, and the next flush reports its
+        failure."""
         if len(self._queue) >= KEPT_ITEMS:
             raise StoreError(f"the store {self._name} cannot keep up", hint="try again later")
-        self._put(Operation(run, durable=False, keys=keys, turn=turn))
+        self._put(WriteOperation(run, durable=False, keys=keys, turn=turn))
 
     def append(self, append: Append) -> None:
         if self._queued_bytes + len(append.lines) > KEPT_BYTES or len(self._queue) >= KEPT_ITEMS:
@@ -90,7 +99,7 @@ class Writer:
             self._urgent.set()
 
     async def close(self) -> None:
-        """Take nothing more. Raises StoreError if something could not be written."""
+        """Accepts nothing more. Raises StoreError if something could not be written."""
         if self._task is None and not self._queue:
             self._closed = True
             return
@@ -102,9 +111,9 @@ class Writer:
             await self._end()
 
     async def _end(self) -> None:
-        """What is still queued could not be written: whoever waits for it is told."""
+        """What is still queued could not be written: its waiters get an error."""
         for item in self._queue:
-            if isinstance(item, Operation):
+            if isinstance(item, WriteOperation):
                 _settle(item.future, None, closed())
         self._queue.clear()
         self._arrived.set()
@@ -118,7 +127,7 @@ class Writer:
         self._queue.append(item)
         self._arrived.set()
         if self._task is None:
-            # Appended from outside the loop: whatever comes next from within it begins.
+            # Outside the loop there is none to start it on: the next call from within the loop does.
             with suppress(RuntimeError):
                 self._task = asyncio.get_running_loop().create_task(self._run(), name="aish-store")
 
@@ -164,12 +173,12 @@ class Writer:
     async def _write_group(self, group: list[Item]) -> None:
         try:
             outcomes = await self._written(group)
-        except Exception as exc:  # the waiters hear of it, whatever it was, and the task lives on
+        except Exception as exc:  # any error goes to the waiters, and the task lives on
             self._failed = True
             error = self._unsure(translate(exc, self._name), group)
-            if self._doubt is None or self._doubt.group is not group:
+            if self._pending is None or self._pending.group is not group:
                 self._give_back(unawaited(group))
-            outcomes = [(item, None, error) for item in group if isinstance(item, Operation)]
+            outcomes = [(item, None, error) for item in group if isinstance(item, WriteOperation)]
         else:
             self._failed = False
             self._after_commit()
@@ -177,7 +186,7 @@ class Writer:
             _settle(operation.future, result, failure)
 
     async def _written(self, group: list[Item]) -> list[Outcome]:
-        """Tried until it is written, or until patience is out."""
+        """Retries until the group is written, or until the patience ends."""
         loop = asyncio.get_running_loop()
         give_up, delay = loop.time() + self._patience_s, _FIRST_DELAY_S
         while True:
@@ -191,98 +200,106 @@ class Writer:
                 is_away = self._failed and self._link is None
                 if is_away or not is_passing(exc) or loop.time() + delay >= give_up:
                     raise
-            # Replicas that were cut off together do not come back together.
+            # Random, so that replicas that lost the database together do not return together.
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(delay * 2, _LONGEST_DELAY_S)
 
     async def _write_once(self, group: list[Item]) -> list[Outcome]:
         if self._has_nothing_to_do(group):
-            return [self._told(item) for item in group if isinstance(item, Operation)]
-        link = await self._connected()
-        if self._doubt is not None and (outcomes := await self._resolve(link, self._doubt, group)) is not None:
+            return [self._with_losses(item) for item in group if isinstance(item, WriteOperation)]
+        connection = await self._connected()
+        if (
+            self._pending is not None
+            and (outcomes := await self._resolve(connection, self._pending, group)) is not None
+        ):
             return outcomes
         items = list(join_appends(group))
         try:
-            return await self._transact(link, items, group, careful=False)
+            return await self._transact(connection, items, group, careful=False)
         except Exception as exc:
             if breaks_the_group(exc):
                 raise
-        return await self._transact(link, items, group, careful=True)
+        return await self._transact(connection, items, group, careful=True)
 
-    async def _transact(self, link: Link, items: list[Item], group: list[Item], *, careful: bool) -> list[Outcome]:
-        durable = any(isinstance(item, Operation) and item.durable for item in items)
-        self._doubt = doubt = self._marks.next(items, group)
+    async def _transact(
+        self, connection: SqlConnection, items: list[Item], group: list[Item], *, careful: bool
+    ) -> list[Outcome]:
+        durable = any(isinstance(item, WriteOperation) and item.durable for item in items)
+        self._pending = pending = self._markers.next(items, group)
         try:
-            await applying.begin(link, doubt, self._marks.id, durable=durable)
-            doubt.outcomes, lost = await applying.apply(link, items, self._name, careful=careful)
-            await link.commit()
+            await transaction.begin(connection, pending, self._markers.id, durable=durable)
+            pending.outcomes, lost = await transaction.apply(connection, items, self._name, careful=careful)
+            await connection.commit()
         except Exception as exc:
             if not is_lost(exc):
-                await link.script("ROLLBACK")
-                self._doubt = None
+                await connection.script("ROLLBACK")
+                self._pending = None
             raise
-        self._marks.committed(doubt, durable=durable)
-        self._doubt = None
+        self._markers.committed(pending, durable=durable)
+        self._pending = None
         self._lost = self._lost or lost
-        return [self._told(*outcome) for outcome in doubt.outcomes]
+        return [self._with_losses(*outcome) for outcome in pending.outcomes]
 
-    async def _resolve(self, link: Link, doubt: Doubt, group: list[Item]) -> list[Outcome] | None:
-        """What became of the transaction under way when a connection broke; None if this group is yet to be written."""
-        committed = await self._marks.was_committed(link, doubt)
-        self._doubt = None
-        if doubt.group is group:
-            return [self._told(*outcome) for outcome in doubt.outcomes] if committed else None
+    async def _resolve(
+        self, connection: SqlConnection, pending: PendingTransaction, group: list[Item]
+    ) -> list[Outcome] | None:
+        """Finds out what became of the transaction whose connection broke. Returns None if this group has still to
+        be written."""
+        committed = await self._markers.was_committed(connection, pending)
+        self._pending = None
+        if pending.group is group:
+            return [self._with_losses(*outcome) for outcome in pending.outcomes] if committed else None
         if committed:
             return None
-        # It was to come before this group, and still does.
-        self._give_back([*unawaited(doubt.items), *group])
+        # Its items come before this group.
+        self._give_back([*unawaited(pending.items), *group])
         self._urgent.set()
         return []
 
     def _has_nothing_to_do(self, group: Sequence[Item]) -> bool:
-        if self._doubt or any(isinstance(item, Append) or item.run is not None for item in group):
+        if self._pending or any(isinstance(item, Append) or item.run is not None for item in group):
             return False
-        durable = any(isinstance(item, Operation) and item.durable for item in group)
-        return not (durable and self._marks.unsynced)
+        durable = any(isinstance(item, WriteOperation) and item.durable for item in group)
+        return not (durable and self._markers.unsynced)
 
-    def _told(self, operation: Operation, result: Any = None, error: AishError | None = None) -> Outcome:
-        """One that only waits is told what was lost before it, if something was."""
+    def _with_losses(self, operation: WriteOperation, result: Any = None, error: AishError | None = None) -> Outcome:
+        """Gives earlier losses to an operation that only waits."""
         if operation.run is None:
             error, self._lost = self._lost, None
         return operation, result, error
 
     def _unsure(self, error: AishError, group: list[Item]) -> AishError:
-        """Operations that were sent off may have been committed by a database that could not say so any more."""
-        if self._doubt is None or self._doubt.group is not group or not self._doubt.outcomes:
+        """Adds that operations may have been committed, if the database could not confirm it any more."""
+        if self._pending is None or self._pending.group is not group or not self._pending.outcomes:
             return error
         return StoreError(f"{error.message}; it is not known whether this was written", hint=error.hint)
 
-    async def _connected(self) -> Link:
+    async def _connected(self) -> SqlConnection:
         if self._link is None or self._link.is_closed:
             self._link = await self._dial_and_arrive()
         return self._link
 
-    async def _dial_and_arrive(self) -> Link:
-        link = await self._dial()
+    async def _dial_and_arrive(self) -> SqlConnection:
+        connection = await self._dial()
         try:
-            if await self._marks.arrive(link, self._doubt):
+            if await self._markers.arrive(connection, self._pending):
                 self._lost = StoreError(
                     f"events were lost: the store {self._name} went down before they were on its disk",
                     hint="run the turn again",
                 )
         except BaseException:
-            link.drop()
+            connection.drop()
             raise
-        return link
+        return connection
 
     async def _close_link(self) -> None:
-        link, self._link = self._link, None
-        if link is None:
+        connection, self._link = self._link, None
+        if connection is None:
             return
         try:
-            await link.close(timeout_s=_CLOSE_S)
-        except Exception:  # whatever the other end does: ours must end
-            link.drop()
+            await connection.close(timeout_s=_CLOSE_S)
+        except Exception:  # our end must close in any case
+            connection.drop()
 
 
 def _settle(future: asyncio.Future[Any] | None, result: Any, error: BaseException | None) -> None:

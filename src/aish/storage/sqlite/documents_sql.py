@@ -1,4 +1,4 @@
-"""The SQL for documents. One that has expired is not there; expired ones are thrown away as others are written."""
+"""The SQL for documents. Expired ones are invisible, and each write deletes a few of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import sqlite3
 import time
 from collections.abc import Collection, Sequence
 
+from aish.storage.semantics import document_row
 from aish.types.records import Document
 
 _COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
 _ALIVE = "(expires_ms = 0 OR expires_ms > ?)"
-# Expired documents thrown away at each write: more than one, so that they run out.
+# Expired documents deleted at each write: more than one, so that they run out.
 _SWEEP = 4
 # SQLite takes at most 32 766 parameters; a conversation has far fewer calls.
 _MAX_IDS = 10_000
@@ -62,14 +63,7 @@ def delete(db: sqlite3.Connection, kind: str, id: str) -> bool:
 def _insert(db: sqlite3.Connection, how: str, document: Document) -> int:
     inserted = db.execute(
         f"{how} INTO documents ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            document.kind,
-            document.id,
-            document.body,
-            document.owner,
-            document.created_ms or _now_ms(),
-            document.expires_ms,
-        ),
+        document_row(document, _now_ms()),
     )
     return inserted.rowcount
 

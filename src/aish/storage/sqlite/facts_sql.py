@@ -1,21 +1,21 @@
-"""The SQL for facts. Full-text search is FTS5's, over words as `texts.index_words` cuts them."""
+"""The SQL for facts. Full-text search is FTS5's, over the words that `texts.index_words` finds."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from aish.storage.semantics import fact_of
 from aish.storage.texts import index_words
-from aish.types.facts import Fact, FactKind
+from aish.types.facts import Fact
 
 _COLUMNS = "f.id, f.text, f.created_ms, f.updated_ms, f.kind, f.tags, f.source"
 
 
 def put(db: sqlite3.Connection, facts: Sequence[Fact]) -> None:
-    """Each in place of the one of that id, if there is one."""
+    """Replaces facts of the same id."""
     db.executemany(
         "INSERT INTO facts (id, text, created_ms, updated_ms, kind, tags, source, folded)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -35,16 +35,16 @@ def clear(db: sqlite3.Connection) -> int:
 
 def select_newest(db: sqlite3.Connection, limit: int) -> list[Fact]:
     rows = db.execute(f"SELECT {_COLUMNS} FROM facts f ORDER BY f.updated_ms DESC, f.id DESC LIMIT ?", (max(limit, 0),))
-    return [_fact(row) for row in rows.fetchall()]
+    return [fact_of(row) for row in rows.fetchall()]
 
 
 def select_one(db: sqlite3.Connection, id: str) -> Fact | None:
     row = db.execute(f"SELECT {_COLUMNS} FROM facts f WHERE f.id = ?", (id,)).fetchone()
-    return _fact(row) if row else None
+    return fact_of(row) if row else None
 
 
 def search(db: sqlite3.Connection, query: str, limit: int) -> list[Fact]:
-    """Those that hold any of the words, the best match first."""
+    """Facts with any of the words, the best match first."""
     words = dict.fromkeys(index_words(query))
     if not words:
         return []
@@ -53,17 +53,10 @@ def search(db: sqlite3.Connection, query: str, limit: int) -> list[Fact]:
         " ORDER BY i.rank, f.updated_ms DESC, f.id DESC LIMIT ?",
         (" OR ".join(f'"{word}"' for word in words), max(limit, 0)),
     )
-    return [_fact(row) for row in rows.fetchall()]
+    return [fact_of(row) for row in rows.fetchall()]
 
 
 def _row(fact: Fact) -> tuple[object, ...]:
     tags = msgspec.json.encode(fact.tags).decode()
     folded = " ".join(index_words(f"{fact.text} {' '.join(fact.tags)}"))
     return (fact.id, fact.text, fact.created_ms, fact.updated_ms, fact.kind.value, tags, fact.source, folded)
-
-
-def _fact(row: Sequence[Any]) -> Fact:
-    id_, text, created_ms, updated_ms, kind, tags, source = row
-    return Fact(
-        id_, text, created_ms, updated_ms, FactKind(kind), msgspec.json.decode(tags, type=tuple[str, ...]), source
-    )

@@ -1,4 +1,5 @@
-"""What SQLite and the file system complain about, in words a person can act on. Translated once, here."""
+"""Translates errors of SQLite and the file system into StoreErrors that tell the user what to do: the one place for
+it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _REASONS: dict[int, tuple[str, str]] = {
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's result code without the detail in its upper bits; 0 where the error is the Python module's own."""
+    """SQLite's result code without the detail in its upper bits; 0 for errors of the Python module."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -41,7 +42,7 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def breaks_the_group(error: BaseException) -> bool:
-    """Whether a failure says something of the file rather than of the one operation that met it."""
+    """Whether an error concerns the whole file, and not just the operation that met it."""
     return type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError, sqlite3.InternalError)
 
 

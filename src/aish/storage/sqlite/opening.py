@@ -1,6 +1,6 @@
-"""Opening the file: made private, in WAL mode, brought to the newest schema, or refused in words.
+"""Opens the database file: makes it private, switches to WAL mode and migrates the schema, or refuses with a reason.
 
-A database carries aish's application id and, as its user version, the number of the last migration applied to it.
+A database has aish's application id and, as its user version, the number of the last migration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def open_writer(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
         _check_owner(connection, path)
         _use_wal(connection, patience_s=busy_timeout_s)
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
-        connection.execute("PRAGMA temp_store = MEMORY")  # what a savepoint may take back: no copies of it under /tmp
+        connection.execute("PRAGMA temp_store = MEMORY")  # otherwise savepoints put copies of data under /tmp
         migrate(connection, path, migrations())
     except BaseException:
         connection.close()
@@ -41,13 +41,13 @@ def open_reader(path: Path, *, busy_timeout_s: float) -> sqlite3.Connection:
 
 
 def migrations() -> Sequence[str]:
-    """The numbered files in order; the number of a file is its place, from 1."""
+    """The numbered files in order. The number of a file is its position, from 1."""
     files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     return [file.read_text(encoding="utf-8") for file in files]
 
 
 def migrate(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
-    """Apply what is missing, all or nothing. Of several processes one does it, the others find it done."""
+    """Applies missing migrations, all or none. Of several processes one does it, and the others find it done."""
     if _version(connection) == len(scripts):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ def _make_private(path: Path) -> None:
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
-    # In this order: another process may be creating the tables, and its mark appears together with them.
+    # In this order: another process may be creating the tables, and its id appears together with them.
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
     if owner != APPLICATION_ID and not (owner == 0 and empty):
@@ -83,7 +83,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, *, patience_s: float) -> None:
-    """SQLite does not wait for others when it changes the journal mode, so this does."""
+    """Retries, because SQLite itself does not wait for others when it changes the journal mode."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -101,7 +101,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """`executescript` would commit first, so a script is cut into statements here."""
+    """Splits a script into statements, because `executescript` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

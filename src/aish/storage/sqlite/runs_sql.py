@@ -1,26 +1,20 @@
-"""The SQL for runs and their steps. Lease times are the store's own, so that all who share it agree on them."""
+"""The SQL for runs and their steps. The store sets the times of leases, so that all its users agree on them."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Sequence
-from typing import Any
 
-from aish.storage.semantics import already_there, lease_is_over
-from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
-
-_RUN = "id, kind, session, goal, state, body, reason, created_ms, updated_ms, owner, fence, lease_ms"
-_STEP = (
-    "run, number, call, tool, effect, state, key, digest, arguments, witness, status, outcome, started_ms, finished_ms"
-)
+from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of
+from aish.types.runs import RunRecord, RunState, StepRecord
 
 
 def insert(db: sqlite3.Connection, run: RunRecord, lease_s: float) -> RunRecord:
     now_ms = _now_ms()
     made = (run.id, run.kind, run.session, run.goal, run.state, run.body, run.reason, now_ms, now_ms, run.owner, 1)
     try:
-        db.execute(f"INSERT INTO runs ({_RUN}) VALUES ({_marks(12)})", (*made, now_ms + int(lease_s * 1000)))
+        db.execute(f"INSERT INTO runs ({RUN_COLUMNS}) VALUES ({_marks(12)})", (*made, now_ms + int(lease_s * 1000)))
     except sqlite3.IntegrityError:
         raise already_there("run", run.id) from None
     found = select_one(db, run.id)
@@ -62,7 +56,7 @@ def put_step(db: sqlite3.Connection, step: StepRecord, fence: int) -> bool:
     if db.execute("SELECT 1 FROM runs WHERE id = ? AND fence = ?", (step.run, fence)).fetchone() is None:
         return False
     db.execute(
-        f"INSERT OR REPLACE INTO steps ({_STEP}) VALUES ({_marks(14)})",
+        f"INSERT OR REPLACE INTO steps ({STEP_COLUMNS}) VALUES ({_marks(14)})",
         (
             step.run, step.number, step.call, step.tool, step.effect, step.state, step.key, step.digest,
             step.arguments, step.witness, step.status, step.outcome, step.started_ms, step.finished_ms,
@@ -72,35 +66,26 @@ def put_step(db: sqlite3.Connection, step: StepRecord, fence: int) -> bool:
 
 
 def select_one(db: sqlite3.Connection, id: str) -> RunRecord | None:
-    row = db.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (id,)).fetchone()
-    return _run(row) if row else None
+    row = db.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (id,)).fetchone()
+    return run_of(row) if row else None
 
 
 def select_newest(db: sqlite3.Connection, limit: int, states: Sequence[RunState]) -> Sequence[RunRecord]:
     where = f"WHERE state IN ({_marks(len(states))})" if states else ""
     rows = db.execute(
-        f"SELECT {_RUN} FROM runs {where} ORDER BY created_ms DESC, id DESC LIMIT ?", (*states, max(limit, 0))
+        f"SELECT {RUN_COLUMNS} FROM runs {where} ORDER BY created_ms DESC, id DESC LIMIT ?", (*states, max(limit, 0))
     )
-    return [_run(row) for row in rows.fetchall()]
+    return [run_of(row) for row in rows.fetchall()]
 
 
 def select_steps(db: sqlite3.Connection, run: str) -> Sequence[StepRecord]:
-    rows = db.execute(f"SELECT {_STEP} FROM steps WHERE run = ? ORDER BY number", (run,)).fetchall()
-    return [_step(*row) for row in rows]
+    rows = db.execute(f"SELECT {STEP_COLUMNS} FROM steps WHERE run = ? ORDER BY number", (run,)).fetchall()
+    return [step_of(row) for row in rows]
 
 
 def delete_of_session(db: sqlite3.Connection, session: str) -> None:
     db.execute("DELETE FROM steps WHERE run IN (SELECT id FROM runs WHERE session = ?)", (session,))
     db.execute("DELETE FROM runs WHERE session = ?", (session,))
-
-
-def _step(run: str, number: int, call: str, tool: str, effect: str, state: str, *rest: Any) -> StepRecord:
-    return StepRecord(run, number, call, tool, effect, StepState(state), *rest)
-
-
-def _run(row: tuple[object, ...]) -> RunRecord:
-    id, kind, session, goal, state, *rest = row
-    return RunRecord(id, RunKind(kind), session, goal, RunState(state), *rest)  # type: ignore[arg-type]
 
 
 def _marks(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The SQL for what calls cost. A cap is checked and its reservation made in one write, so that processes share it."""
+"""The SQL for usage and caps. One write checks a cap and makes the reservation, so processes can share the cap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from aish.storage.semantics import is_over_cap, quarter_of, reservation_row, usage_row
-from aish.storage.sqlite.rows import NULL, Rows
+from aish.storage.sqlite.bulk_insert import NULL, BulkInsert
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
 _SUMS = (
@@ -18,7 +18,7 @@ _IN_QUARTER = "expires_ms = 0 AND at_ms >= ? AND at_ms < ?"
 _DAY = "date(at_ms / 1000, 'unixepoch', 'localtime')"
 
 
-_INSERT_USAGE = Rows(
+_INSERT_USAGE = BulkInsert(
     "INSERT OR REPLACE INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost,"
     " estimate)",
     columns=9,
@@ -26,7 +26,7 @@ _INSERT_USAGE = Rows(
 )
 
 
-_INSERT_SUMS = Rows(
+_INSERT_SUMS = BulkInsert(
     "INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate, calls)",
     columns=10,
     nullable=8,
@@ -50,7 +50,8 @@ def reserve(
     day_cap: float | None,
     session_cap: float | None,
 ) -> tuple[float, float] | None:
-    """None if it is made; else what stands against it: dollars of the day and of the session, reserved ones too."""
+    """Returns None if the reservation is made; else the dollars of the day and of the session, with reservations,
+    that prevent it."""
     db.execute("DELETE FROM usage WHERE expires_ms > 0 AND expires_ms <= ?", (wanted.at_ms,))
     day = _cost(db, "at_ms >= ?", day_start_ms)
     session = _cost(db, "session = ?", wanted.session) if wanted.session else 0.0
@@ -87,7 +88,7 @@ def select_rows(db: sqlite3.Connection, since_ms: int, session: str | None) -> S
 
 
 def sum_up(db: sqlite3.Connection, before_ms: int) -> bool:
-    """Of those whose price is not known, and those that were not counted before, there are sums of their own."""
+    """Records without a price, and estimates, are summed up separately."""
     first = db.execute(
         "SELECT at_ms FROM usage WHERE at_ms > (SELECT coalesce(max(at_ms), -1) FROM usage WHERE calls > 0)"
         " AND expires_ms = 0 ORDER BY at_ms LIMIT 1"

@@ -1,7 +1,8 @@
-"""The Store port over one SQLite file. One thread writes (see `writer`), another reads; the event loop does neither.
+"""The Store port over one SQLite file. One thread writes (see `writer`), another one reads; the event loop does
+neither.
 
-Several processes may use one file. Life: constructing touches nothing; the file opens at the first use; `aclose` writes
-everything queued and ends both threads.
+Several processes may use one file. The file opens at the first use, not before. `aclose` writes everything queued and
+ends both threads.
 """
 
 from __future__ import annotations
@@ -18,64 +19,66 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import AishError, StoreError
-from aish.storage.sqlite import documents_sql, facts_sql, feed, spending_sql, statements
+from aish.storage.sqlite import documents_sql, facts_sql, feed_sql, runs_sql, sessions_sql, spending_sql
 from aish.storage.sqlite.faults import translate
 from aish.storage.sqlite.opening import open_reader, open_writer
-from aish.storage.sqlite.runs import SqliteRuns
 from aish.storage.sqlite.write_group import Append
-from aish.storage.sqlite.writer import Writer
+from aish.storage.sqlite.writer import SqliteWriter
 from aish.storage.texts import words_of
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteRuns):
+class SqliteStore:
     def __init__(self, path: Path, *, busy_timeout_s: float = 5.0) -> None:
         self.path = path
         self._busy_timeout_s = busy_timeout_s
         # The writer's connection closes last: only it can fold the WAL into the file and remove it.
         opening = partial(open_writer, path, busy_timeout_s=busy_timeout_s)
-        self._wakes = feed.Wakes()
-        self._writer = Writer(path, opening, self._end_reading, after_commit=self._wakes.tell)
+        self._commit_signal = feed_sql.CommitSignal()
+        self._writer = SqliteWriter(path, opening, self._end_reading, after_commit=self._commit_signal.tell)
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
         self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
         self._opened = False
         self._closing: asyncio.Task[None] | None = None
 
     async def create_session(self, session: SessionRecord) -> None:
-        await self._write(partial(statements.insert_session, session=session))
+        await self._write(partial(sessions_sql.insert_session, session=session))
 
     async def find_session(self, session: str) -> SessionRecord | None:
-        return await self._read(lambda db: statements.select_session(db, _plain(session)))
+        return await self._read(lambda db: sessions_sql.select_session(db, _plain(session)))
 
     async def list_sessions(
         self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
     ) -> Sequence[SessionRecord]:
         return await self._read(
-            lambda db: statements.select_sessions(db, limit, words_of(search), _plain(under), before)
+            lambda db: sessions_sql.select_sessions(db, limit, words_of(search), _plain(under), before)
         )
 
     async def delete_session(self, session: str) -> bool:
-        return bool(await self._write(lambda db: statements.delete_session(db, _plain(session))))
+        return bool(await self._write(lambda db: sessions_sql.delete_session(db, _plain(session))))
 
     async def start_turn(self, turn: TurnRecord) -> int:
-        return await self._write(lambda db: statements.insert_turn(db, turn)) or 0
+        return await self._write(lambda db: sessions_sql.insert_turn(db, turn)) or 0
 
     def begin_turn(self, turn: TurnRecord) -> None:
-        self._writer.post(lambda db: statements.insert_turn(db, turn))
+        self._writer.post(lambda db: sessions_sql.insert_turn(db, turn))
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-        self._writer.insert(statements.insert_ended_turns, statements.EndedTurn(turn, last_seq, lines), size=len(lines))
+        self._writer.insert(
+            sessions_sql.insert_ended_turns, sessions_sql.EndedTurn(turn, last_seq, lines), size=len(lines)
+        )
         if self._writer.is_behind:
             await self._keep_up()
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
-        """Events of a turn that is not there, or no longer, are dropped: deleting a session does not break its turn."""
+        """Drops events of a turn that does not exist: deleting a session does not break its running turn."""
         self._writer.append(Append(turn, first_seq, last_seq, lines))
 
     async def flush(self, *, durable: bool = True) -> None:
@@ -92,35 +95,35 @@ class SqliteStore(SqliteRuns):
         usage: Usage,
         wait: bool = True,
     ) -> None:
-        await self._write(lambda db: statements.finish_turn(db, turn, end, finished_ms, messages, usage), wait=wait)
+        await self._write(lambda db: sessions_sql.finish_turn(db, turn, end, finished_ms, messages, usage), wait=wait)
 
     async def find_turn(self, turn: str) -> TurnRecord | None:
-        await self._settle()
-        return await self._read(lambda db: statements.select_turn(db, _plain(turn)))
+        await self._write_queued()
+        return await self._read(lambda db: sessions_sql.select_turn(db, _plain(turn)))
 
     async def list_turns(
         self, session: str, *, before: int | None = None, limit: int | None = None
     ) -> Sequence[TurnRecord]:
         if not session:
             return ()
-        return await self._read(lambda db: statements.select_turns(db, _plain(session), before, limit))
+        return await self._read(lambda db: sessions_sql.select_turns(db, _plain(session), before, limit))
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
-        """Also sees what this store appended before, though that may not be durable yet."""
-        await self._settle()
-        return await self._read(lambda db: statements.select_events(db, _plain(turn), after_seq))
+        """Also sees events that this store appended and that are not durable yet."""
+        await self._write_queued()
+        return await self._read(lambda db: sessions_sql.select_events(db, _plain(turn), after_seq))
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
-        return await self._write(lambda db: statements.delete_turns(db, _plain(session), before_ms)) or 0
+        return await self._write(lambda db: sessions_sql.delete_turns(db, _plain(session), before_ms)) or 0
 
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
-        return await self._read(lambda db: feed.select_rows(db, after, limit))
+        return await self._read(lambda db: feed_sql.select_rows(db, after, limit))
 
     async def feed_end(self) -> int:
-        return await self._read(feed.select_end)
+        return await self._read(feed_sql.select_end)
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
-        return await self._wakes.wait_past(after, timeout_s, self.feed_end)
+        return await self._commit_signal.wait_past(after, timeout_s, self.feed_end)
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
         await self._write(lambda db: documents_sql.put(db, document), wait=wait)
@@ -135,12 +138,12 @@ class SqliteStore(SqliteRuns):
         return next(iter(await self.find_many(kind, [id])), None)
 
     async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
-        """Sees what this store put without waiting, too."""
-        await self._settle()
+        """Also sees documents that this store put without waiting."""
+        await self._write_queued()
         return await self._read(lambda db: documents_sql.select_many(db, kind, [_plain(id) for id in ids]))
 
     async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
-        await self._settle()
+        await self._write_queued()
         return await self._read(lambda db: documents_sql.select_newest(db, kind, owner, limit))
 
     async def delete(self, kind: str, id: str) -> bool:
@@ -162,11 +165,11 @@ class SqliteStore(SqliteRuns):
         self._writer.post(lambda db: spending_sql.release(db, id))
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
-        await self._settle()
+        await self._write_queued()
         return await self._read(lambda db: spending_sql.select_spent(db, since_ms, session))
 
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
-        await self._settle()
+        await self._write_queued()
         return await self._read(lambda db: spending_sql.select_rows(db, since_ms, session))
 
     async def sum_up_usage(self, *, before_ms: int) -> bool:
@@ -190,8 +193,34 @@ class SqliteStore(SqliteRuns):
     async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
         return await self._read(lambda db: facts_sql.search(db, query, limit))
 
+    async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
+        made = await self._write(lambda db: runs_sql.insert(db, run, lease_s))
+        assert made is not None
+        return made
+
+    async def claim_run(self, id: str, owner: str, *, lease_s: float, dead: str = "") -> RunRecord | None:
+        return await self._write(lambda db: runs_sql.claim(db, id, owner, lease_s, dead))
+
+    async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
+        return bool(await self._write(lambda db: runs_sql.update(db, run, lease_s)))
+
+    async def renew_run(self, id: str, fence: int, *, lease_s: float) -> bool:
+        return bool(await self._write(lambda db: runs_sql.renew(db, id, fence, lease_s)))
+
+    async def find_run(self, id: str) -> RunRecord | None:
+        return await self._read(lambda db: runs_sql.select_one(db, id))
+
+    async def list_runs(self, *, limit: int, states: Sequence[RunState] = ()) -> Sequence[RunRecord]:
+        return await self._read(lambda db: runs_sql.select_newest(db, limit, states))
+
+    async def put_step(self, step: StepRecord, *, fence: int) -> bool:
+        return bool(await self._write(lambda db: runs_sql.put_step(db, step, fence)))
+
+    async def list_steps(self, run: str) -> Sequence[StepRecord]:
+        return await self._read(lambda db: runs_sql.select_steps(db, run))
+
     async def aclose(self) -> None:
-        """Idempotent. Raises StoreError if something appended could not be written; the threads end either way."""
+        """Idempotent. Raises StoreError if appended events could not be written; the threads end either way."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -207,13 +236,13 @@ class SqliteStore(SqliteRuns):
         return result
 
     async def _keep_up(self) -> None:
-        """Whoever makes more than the disk takes waits for it, once what it made is queued: who is cancelled while
-        waiting loses nothing. What fails there is told by the next flush."""
+        """Slows down callers that produce more than the disk can take. Their data is queued already, so cancelling
+        them loses nothing. The next flush reports errors."""
         with suppress(AishError):
             await asyncio.wrap_future(self._writer.submit(lambda db: None, durable=False))
 
-    async def _settle(self) -> None:
-        """What was queued before can be read after."""
+    async def _write_queued(self) -> None:
+        """Makes queued writes visible to reads."""
         if not self._writer.idle:
             await asyncio.wrap_future(self._writer.submit(None, durable=False))
 
@@ -254,5 +283,5 @@ class SqliteStore(SqliteRuns):
 
 
 def _plain(name: str) -> str:
-    """An id typed on a command line may hold what is not text; it then names nothing."""
+    """An id typed on a command line may contain invalid text; it then names nothing."""
     return name.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""A group: what one transaction writes. Appends are joined into few rows; operations settle their waiters after."""
+"""The group of writes that one transaction commits. Events are joined into few rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-# A row of joined events takes no more once it holds this much: a reader that starts inside a row reads all of it.
+# The size up to which a row of joined events grows: a reader that starts inside a row reads all of it.
 ROW_BYTES = 256 * 1024
 
 Run = Callable[[sqlite3.Connection], Any]
@@ -28,12 +28,12 @@ class Append(NamedTuple):
 
 
 class Insert(msgspec.Struct, frozen=True):
-    """A record that nobody waits for. `insert` takes as many of its kind as a group holds: a server makes them by the
-    thousand, and each statement more is one more fight with the event loop over the interpreter."""
+    """A record that nothing waits for. `insert` takes all records of its kind in a group: a server makes thousands,
+    and each statement competes with the event loop for the interpreter lock."""
 
     insert: InsertAll
     record: Any
-    size: int  # in bytes, about
+    size: int  # about, in bytes
 
 
 class Inserts(NamedTuple):
@@ -42,20 +42,20 @@ class Inserts(NamedTuple):
 
     @property
     def run(self) -> None:
-        """No operation: appends of turns may go past it."""
+        """None: this is no operation, so appended events may be moved past it."""
         return None
 
 
 class Operation:
-    """`run` None only waits for what was queued before it. Once queued it runs, whether or not its waiter stays."""
+    """`run` None only waits for what was queued before. A queued operation runs, even if its waiter is gone."""
 
     __slots__ = ("durable", "future", "run")
-    size = 0  # not known
+    size = 0  # unknown
 
     def __init__(self, run: Run | None, *, durable: bool, awaited: bool = True) -> None:
         self.run = run
         self.durable = durable
-        self.future: Future[Any] | None = None  # none where nobody waits: they are not cheap
+        self.future: Future[Any] | None = None  # None where nothing waits, since futures are not cheap
         if awaited:
             self.future = Future()
             self.future.set_running_or_notify_cancel()
@@ -66,7 +66,7 @@ Joined = Inserts | Operation
 
 
 class Ordered(Protocol):
-    """An operation, whatever it runs on."""
+    """An operation of any adapter."""
 
     @property
     def run(self) -> object: ...
@@ -76,7 +76,7 @@ OneOf = TypeVar("OneOf", bound=Ordered)
 
 
 def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
-    """Consecutive appends of one turn become one. None moves past an operation that runs."""
+    """Joins consecutive appends of one turn. None moves past an operation that runs."""
     rows: dict[str, _Row] = {}
     for item in items:
         if isinstance(item, Append):
@@ -95,7 +95,7 @@ def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
 
 
 def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
-    """Records of one kind become one. None moves past an operation that runs."""
+    """Joins records of one kind. None moves past an operation that runs."""
     kinds: dict[InsertAll, list[Any]] = {}
     for item in items:
         if isinstance(item, Insert):
@@ -108,7 +108,7 @@ def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
 
 
 def together(items: Iterable[Append | Joined], insert: InsertAll) -> Iterator[Append | Joined]:
-    """Appends that follow each other are inserted as one, as long as they are small: they are copied for it."""
+    """Inserts consecutive appends with one statement, as long as they are small, since they are copied for it."""
     appends: list[Append] = []
     size = 0
     for item in items:
@@ -141,7 +141,7 @@ def _close(rows: dict[str, _Row]) -> Iterator[Append]:
 
 
 class _Row:
-    """A row being made of appends."""
+    """A row of joined appends."""
 
     __slots__ = ("_appends", "_bytes")
 

@@ -1,7 +1,8 @@
-"""The one thread that writes. Everything queued becomes one transaction and one commit; then all waiters learn of it.
+"""The only thread that writes. Everything queued becomes one transaction and one commit; then all waiters get their
+result.
 
-Life: the thread and the file open at the first use. A group that cannot be written fails its waiters, what nobody
-waits for stays for the next group, and the file is opened anew. `close` writes what is queued and ends the thread.
+The thread and the file open at the first use. If a group cannot be written, its waiters get the error, other items stay
+for the next group, and the file is opened again. `close` writes what is queued and ends the thread.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from aish.errors import AishError, StoreError
 from aish.storage.sqlite.faults import breaks_the_group, is_busy, translate
-from aish.storage.sqlite.statements import insert_events
+from aish.storage.sqlite.sessions_sql import insert_events
 from aish.storage.sqlite.write_group import (
     ROW_BYTES,
     Append,
@@ -32,13 +33,13 @@ from aish.storage.sqlite.write_group import (
     together,
 )
 
-# Events wait this long for company. A crash may lose the last 50 ms of them, and nothing acknowledged.
+# How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.
 JOIN_WINDOW_S = 0.05
-# What could not be written and nobody waits for is kept up to this, in the hope of a later group, and then given up.
+# Items without a waiter that could not be written are kept for a later group, up to this size, and then dropped.
 KEPT_BYTES = 64 * 1024 * 1024
-KEPT_ITEMS = 20_000  # the same for what has no size of its own, a KB each
-# What may be queued before whoever makes more of it has to wait for the disk. Little: an allocator seldom gives back
-# what a burst has taken, and there are several copies of it on its way.
+KEPT_ITEMS = 20_000  # the same for items without a size of their own, a KB each
+# What may be queued before callers have to wait for the disk. Little: an allocator seldom returns the memory of a
+# burst, and several copies of it are under way.
 QUEUED_BYTES = 2 * 1024 * 1024
 # Each attempt waits as long as the busy timeout for other processes.
 _ATTEMPTS = 3
@@ -47,8 +48,8 @@ T = TypeVar("T")
 Outcome = tuple[Operation, Any, AishError | None]
 
 
-class Writer:
-    """Used on one thread, the event loop's: the queue has no lock, and what is put is counted there alone."""
+class SqliteWriter:
+    """Used from one thread, the event loop's: the queue has no lock, and only that thread counts what is put."""
 
     def __init__(
         self,
@@ -67,11 +68,11 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._queue: SimpleQueue[Item] = SimpleQueue()
-        self._hurry = threading.Event()  # somebody waits, or much is queued
-        # Each counted on one side: what is put by whoever puts it, what is taken by the thread.
+        self._hurry = threading.Event()  # something waits, or much is queued
+        # Each counter has one owner: the event loop counts what is put, the thread what is taken.
         self._put_items = self._put_bytes = 0
         self._taken_bytes = self._done_items = 0
-        # Only the thread's own:
+        # Used by the thread only:
         self._connection: sqlite3.Connection | None = None
         self._synchronous: Literal["FULL", "NORMAL"] | None = None
         self._unsynced = False
@@ -80,12 +81,12 @@ class Writer:
 
     @property
     def idle(self) -> bool:
-        """Nothing queued and nothing being written."""
+        """Whether nothing is queued and nothing is being written."""
         return self._done_items == self._put_items
 
     @property
     def is_behind(self) -> bool:
-        """More is queued than should wait in memory."""
+        """Whether more is queued than should wait in memory."""
         return self._put_bytes - self._taken_bytes > QUEUED_BYTES
 
     def submit(self, run: Run | None, *, durable: bool = True) -> Future[Any]:
@@ -96,7 +97,8 @@ class Writer:
         return operation.future
 
     def post(self, run: Run) -> None:
-        """Nobody waits: it is written together with events, and its failure is told by the next flush."""
+        """For a write that nothing waits for: it is written together with events, and the next flush reports its
+        failure."""
         self._put(Operation(run, durable=False, awaited=False))
 
     def insert(self, insert: InsertAll, record: Any, *, size: int) -> None:
@@ -111,7 +113,8 @@ class Writer:
             self._hurry.set()
 
     def close(self) -> Future[None] | None:
-        """Take nothing more. The future settles when all is written and the thread ends; None if there is none."""
+        """Accepts nothing more. The future is done when all is written and the thread ends; None if there is no
+        thread."""
         if not self._closed and self._thread is not None:
             self._put(self._last)
             self._hurry.set()
@@ -146,7 +149,7 @@ class Writer:
     def _next_group(self) -> list[Item]:
         group = [self._queue.get()]
         self._hurry.wait(JOIN_WINDOW_S)
-        self._hurry.clear()  # before the rest is taken: who hurries then is in it, or has the next group hurry
+        self._hurry.clear()  # before the rest is taken: a later `set` is either in this group or speeds up the next one
         group += [self._queue.get() for _ in range(self._queue.qsize())]
         self._taken_bytes += sum([item.size for item in group])
         return group
@@ -157,7 +160,7 @@ class Writer:
         items = [*together(joined, insert_events)]
         try:
             outcomes = self._transact(items)
-        except Exception as exc:  # the waiters hear of it, whatever it was, and the thread lives on
+        except Exception as exc:  # any error goes to the waiters, and the thread lives on
             self._drop_connection()
             self._keep([item for item in group if not isinstance(item, Operation) or item.future is None])
             outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
@@ -170,7 +173,7 @@ class Writer:
 
     def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
-            return [(self._last, None, self._lost)]  # a file that never opened need not open to be closed
+            return [(self._last, None, self._lost)]  # a file that was never opened need not be opened for closing
         connection = self._connected()
         durable = any(isinstance(item, Operation) and item.durable for item in items)
         self._begin(connection, "FULL" if durable else "NORMAL")
@@ -189,7 +192,8 @@ class Writer:
         return self._with_losses(outcomes)
 
     def _with_losses(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Whoever only waits for what came before is told what was lost of it. Last: joined, it may come after them."""
+        """Gives earlier losses to operations that only wait. Done last, because joining may have put a lost item
+        behind them."""
         if all(operation.run is not None for operation, _, _ in outcomes):
             return outcomes
         lost, self._lost = self._lost, None
@@ -213,7 +217,7 @@ class Writer:
         connection.execute("SAVEPOINT operation")
         try:
             result = item.run(connection)
-        except Exception as exc:  # its waiter gets it; the rest of the group goes on
+        except Exception as exc:  # its waiter gets the error; the rest of the group continues
             if breaks_the_group(exc):
                 raise
             connection.execute("ROLLBACK TO operation")
@@ -226,20 +230,20 @@ class Writer:
         return item, result, None
 
     def _apply_append(self, connection: sqlite3.Connection, append: Append) -> None:
-        """One that comes alone is one statement, and needs no savepoint."""
+        """A single append is one statement and needs no savepoint."""
         try:
             insert_events(connection, [append])
-        except Exception as exc:  # nobody waits for an append: the next flush tells
+        except Exception as exc:  # nothing waits for an append, so the next flush reports it
             if breaks_the_group(exc):
                 raise
             self._lost = translate(exc, self._path)
 
     def _apply_inserts(self, connection: sqlite3.Connection, inserts: Inserts) -> None:
-        """All together. If one of them is no good, each by itself, so that only that one is lost."""
+        """Inserts all together. If that fails, each one by itself, so that only the faulty one is lost."""
         connection.execute("SAVEPOINT inserts")
         try:
             inserts.insert(connection, inserts.records)
-        except Exception as exc:  # nobody waits for them: the next flush tells
+        except Exception as exc:  # nothing waits for them, so the next flush reports it
             if breaks_the_group(exc):
                 raise
             connection.execute("ROLLBACK TO inserts")
@@ -278,7 +282,7 @@ def _settle(future: Future[Any], result: Any, error: BaseException | None) -> No
 
 
 def _retried(action: Callable[[], T]) -> T:
-    """Again while another process holds the file; each attempt already waits for the busy timeout."""
+    """Retries while another process holds the file. Each attempt already waits for the busy timeout."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return action()

@@ -1,15 +1,16 @@
-"""The SQL for documents. One that has expired is not there; expired ones are thrown away as others are written."""
+"""The SQL for documents. Expired ones are invisible, and each write deletes a few of them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
 
-from aish.storage.postgres.link import Link
+from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.semantics import document_row
 from aish.types.records import Document
 
 _COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
-# Thrown away at each write: more than one, so that they run out. What others are throwing away is left to them.
+# Deletes a few expired documents at each write, so that they run out. Rows that others are deleting are skipped.
 _SWEEP = """
     DELETE FROM documents WHERE (kind, id) IN (
       SELECT kind, id FROM documents WHERE expires_ms > 0 AND expires_ms <= $1 LIMIT 4 FOR UPDATE SKIP LOCKED)"""
@@ -28,22 +29,22 @@ def key_of(kind: str, id: str) -> str:
     return f"document/{kind}/{id}"
 
 
-async def put(link: Link, document: Document) -> None:
-    await link.run(_SWEEP, _now_ms())
-    await link.run(_PUT, *_row(document))
+async def put(connection: SqlConnection, document: Document) -> None:
+    await connection.run(_SWEEP, _now_ms())
+    await connection.run(_PUT, *document_row(document, _now_ms()))
 
 
-async def put_new(link: Link, document: Document) -> bool:
-    return await link.run(_PUT_NEW, *_row(document), _now_ms()) > 0
+async def put_new(connection: SqlConnection, document: Document) -> bool:
+    return await connection.run(_PUT_NEW, *document_row(document, _now_ms()), _now_ms()) > 0
 
 
-async def swap(link: Link, document: Document, old: bytes) -> bool:
+async def swap(connection: SqlConnection, document: Document, old: bytes) -> bool:
     given = (document.kind, document.id, document.body, document.expires_ms, old, _now_ms())
-    return await link.run(_SWAP, *given) > 0
+    return await connection.run(_SWAP, *given) > 0
 
 
-async def select_many(link: Link, kind: str, ids: Collection[str]) -> list[Document]:
-    rows = await link.rows(
+async def select_many(connection: SqlConnection, kind: str, ids: Collection[str]) -> list[Document]:
+    rows = await connection.rows(
         f"SELECT {_COLUMNS} FROM documents"
         " WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2) AND id = ANY($3::text[])",
         kind,
@@ -53,8 +54,8 @@ async def select_many(link: Link, kind: str, ids: Collection[str]) -> list[Docum
     return [Document(*row) for row in rows]
 
 
-async def select_newest(link: Link, kind: str, owner: str | None, limit: int) -> Sequence[Document]:
-    rows = await link.rows(
+async def select_newest(connection: SqlConnection, kind: str, owner: str | None, limit: int) -> Sequence[Document]:
+    rows = await connection.rows(
         f"SELECT {_COLUMNS} FROM documents WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2)"
         " AND ($3::text IS NULL OR owner = $3) ORDER BY created_ms DESC, id DESC LIMIT $4",
         kind,
@@ -65,20 +66,9 @@ async def select_newest(link: Link, kind: str, owner: str | None, limit: int) ->
     return [Document(*row) for row in rows]
 
 
-async def delete(link: Link, kind: str, id: str) -> bool:
+async def delete(connection: SqlConnection, kind: str, id: str) -> bool:
     sql = "DELETE FROM documents WHERE kind = $1 AND id = $2 AND (expires_ms = 0 OR expires_ms > $3)"
-    return await link.run(sql, kind, id, _now_ms()) > 0
-
-
-def _row(document: Document) -> tuple[object, ...]:
-    return (
-        document.kind,
-        document.id,
-        document.body,
-        document.owner,
-        document.created_ms or _now_ms(),
-        document.expires_ms,
-    )
+    return await connection.run(sql, kind, id, _now_ms()) > 0
 
 
 def _now_ms() -> int:

@@ -1,17 +1,18 @@
-"""The SQL for facts. Full-text search is PostgreSQL's, over words as `texts.index_words` cuts them: each is a lexeme
-as it is, which is what the configuration `simple` would make of it, but for its own idea of where words end.
+"""The SQL for facts. Full-text search is PostgreSQL's, over the words that `texts.index_words` finds.
+
+Each word is stored as a lexeme, as the configuration `simple` would do, except that it divides text into other words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
-from aish.storage.postgres.link import Link
+from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.semantics import fact_of
 from aish.storage.texts import index_words, whole_words
-from aish.types.facts import Fact, FactKind
+from aish.types.facts import Fact
 
 _COLUMNS = "f.id, f.text, f.created_ms, f.updated_ms, f.kind, f.tags, f.source"
 # A lexeme has at most 2 046 bytes, a character at most four.
@@ -24,7 +25,7 @@ _PUT = """
     ON CONFLICT (id) DO UPDATE SET
       text = excluded.text, updated_ms = excluded.updated_ms, kind = excluded.kind, tags = excluded.tags,
       source = excluded.source, words = excluded.words"""
-# Rare words count for more.
+# Rare words count more.
 _SEARCH = f"""
     WITH held AS (
       SELECT f.id, wanted.word, count(*) OVER (PARTITION BY wanted.word) AS holders
@@ -34,38 +35,38 @@ _SEARCH = f"""
     SELECT {_COLUMNS} FROM scored JOIN facts f USING (id) ORDER BY score DESC, f.updated_ms DESC, f.id DESC LIMIT $2"""
 
 
-async def put(link: Link, facts: Sequence[Fact]) -> None:
-    """Each in place of the one of that id, if there is one."""
-    rows = [_row(fact) for fact in facts]  # all of them can be written, or none is
+async def put(connection: SqlConnection, facts: Sequence[Fact]) -> None:
+    """Replaces facts of the same id."""
+    rows = [_row(fact) for fact in facts]  # encoded first, so that either all are written or none
     for row in rows:
-        await link.run(_PUT, *row)
+        await connection.run(_PUT, *row)
 
 
-async def delete(link: Link, id: str) -> bool:
-    return await link.run("DELETE FROM facts WHERE id = $1", id) > 0
+async def delete(connection: SqlConnection, id: str) -> bool:
+    return await connection.run("DELETE FROM facts WHERE id = $1", id) > 0
 
 
-async def clear(link: Link) -> int:
-    return await link.run("DELETE FROM facts")
+async def clear(connection: SqlConnection) -> int:
+    return await connection.run("DELETE FROM facts")
 
 
-async def select_newest(link: Link, limit: int) -> list[Fact]:
-    rows = await link.rows(
+async def select_newest(connection: SqlConnection, limit: int) -> list[Fact]:
+    rows = await connection.rows(
         f"SELECT {_COLUMNS} FROM facts f ORDER BY f.updated_ms DESC, f.id DESC LIMIT $1", max(limit, 0)
     )
-    return [_fact(row) for row in rows]
+    return [fact_of(row) for row in rows]
 
 
-async def select_one(link: Link, id: str) -> Fact | None:
-    row = await link.row(f"SELECT {_COLUMNS} FROM facts f WHERE f.id = $1", id)
-    return _fact(row) if row else None
+async def select_one(connection: SqlConnection, id: str) -> Fact | None:
+    row = await connection.row(f"SELECT {_COLUMNS} FROM facts f WHERE f.id = $1", id)
+    return fact_of(row) if row else None
 
 
-async def search(link: Link, query: str, limit: int) -> list[Fact]:
-    """Those that hold any of the words, the best match first."""
+async def search(connection: SqlConnection, query: str, limit: int) -> list[Fact]:
+    """Facts with any of the words, the best match first."""
     words = _lexemes([*index_words(query), *whole_words(query)])
-    rows = await link.rows(_SEARCH, words, max(limit, 0)) if words else ()
-    return [_fact(row) for row in rows]
+    rows = await connection.rows(_SEARCH, words, max(limit, 0)) if words else ()
+    return [fact_of(row) for row in rows]
 
 
 def _lexemes(words: Iterable[str]) -> list[str]:
@@ -76,10 +77,3 @@ def _row(fact: Fact) -> tuple[object, ...]:
     tags = msgspec.json.encode(fact.tags).decode()
     words = _lexemes(index_words(f"{fact.text} {' '.join(fact.tags)}"))
     return (fact.id, fact.text, fact.created_ms, fact.updated_ms, fact.kind.value, tags, fact.source, words)
-
-
-def _fact(row: Sequence[Any]) -> Fact:
-    id_, text, created_ms, updated_ms, kind, tags, source = row
-    return Fact(
-        id_, text, created_ms, updated_ms, FactKind(kind), msgspec.json.decode(tags, type=tuple[str, ...]), source
-    )

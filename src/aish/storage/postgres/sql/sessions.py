@@ -1,7 +1,6 @@
-"""The SQL for sessions, turns and events: what each operation of the port does over a link, and how rows become
-records.
+"""The SQL for sessions, turns and events.
 
-An operation that changes a session holds its key (see `groups`), so each is one statement where it can be.
+An operation that changes a session holds its lock key (see `write_group`), so each is one statement where possible.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from aish.storage.postgres import cursors
-from aish.storage.postgres.cursors import NEXT_CURSOR
-from aish.storage.postgres.link import Link
-from aish.storage.postgres.sql import runs
+from aish.storage.postgres.sql import feed, runs
+from aish.storage.postgres.sql.feed import NEXT_CURSOR
+from aish.storage.postgres.sql_connection import SqlConnection
 from aish.storage.semantics import (
     RUNNING,
     SUMMARY,
@@ -39,7 +37,7 @@ _encoder = msgspec.json.Encoder()
 _INSERT_SESSION = f"""
     INSERT INTO sessions ({_SESSION}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
 
-# As `semantics.session_with_turn` has it.
+# The same as `semantics.session_with_turn`.
 _START_TURN = """
     WITH started AS (
       UPDATE sessions SET
@@ -72,7 +70,7 @@ _FINISH_TURN = """
     UPDATE sessions SET updated_ms = greatest(updated_ms, $3)
     WHERE id IN (SELECT session FROM finished WHERE session <> '')"""
 
-# No word that is neither in the title nor in a turn.
+# Every word is in the title or in a turn.
 _SELECT_SESSIONS = f"""
     SELECT {_SESSION} FROM sessions s
     WHERE starts_with(id, $3) AND ($4::bigint IS NULL OR (updated_ms, id) < ($4::bigint, $5::text))
@@ -82,23 +80,23 @@ _SELECT_SESSIONS = f"""
     ORDER BY updated_ms DESC, id DESC LIMIT $1"""
 
 
-async def insert_session(link: Link, session: SessionRecord) -> None:
-    if not await link.run(_INSERT_SESSION, *msgspec.structs.astuple(session), fold(session.title)):
+async def insert_session(connection: SqlConnection, session: SessionRecord) -> None:
+    if not await connection.run(_INSERT_SESSION, *msgspec.structs.astuple(session), fold(session.title)):
         raise already_there("session", session.id)
 
 
-async def delete_session(link: Link, session: str) -> bool:
-    await _delete_turns(link, "session = $1", session)
-    await link.run("DELETE FROM documents WHERE kind = $1 AND id = $2", SUMMARY, session)
-    await runs.delete_of_session(link, session)
-    return await link.run("DELETE FROM sessions WHERE id = $1", session) > 0
+async def delete_session(connection: SqlConnection, session: str) -> bool:
+    await _delete_turns(connection, "session = $1", session)
+    await connection.run("DELETE FROM documents WHERE kind = $1 AND id = $2", SUMMARY, session)
+    await runs.delete_of_session(connection, session)
+    return await connection.run("DELETE FROM sessions WHERE id = $1", session) > 0
 
 
-async def insert_turn(link: Link, turn: TurnRecord) -> int:
+async def insert_turn(connection: SqlConnection, turn: TurnRecord) -> int:
     if not turn.session:
-        return await _insert_turn_of_none(link, turn)
+        return await _insert_turn_of_none(connection, turn)
     title = title_of(turn.input)
-    number = await link.value(
+    number = await connection.value(
         _START_TURN,
         turn.id,
         turn.session,
@@ -111,21 +109,21 @@ async def insert_turn(link: Link, turn: TurnRecord) -> int:
         fold(title),
     )
     if number is None:
-        known = await link.value("SELECT 1 FROM sessions WHERE id = $1", turn.session)
+        known = await connection.value("SELECT 1 FROM sessions WHERE id = $1", turn.session)
         raise already_there("turn", turn.id) if known else no_session(turn.session)
     return int(number)
 
 
-async def _insert_turn_of_none(link: Link, turn: TurnRecord) -> int:
+async def _insert_turn_of_none(connection: SqlConnection, turn: TurnRecord) -> int:
     given = (turn.id, turn.model, turn.started_ms, turn.owner, _encoder.encode(turn.input))
-    if not await link.run(_START_TURN_OF_NONE, *given):
+    if not await connection.run(_START_TURN_OF_NONE, *given):
         raise already_there("turn", turn.id)
     return 0
 
 
-async def insert_ended_turn(link: Link, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
-    """One of no session, with its events."""
-    await link.run(
+async def insert_ended_turn(connection: SqlConnection, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
+    """A turn without a session, with its events."""
+    await connection.run(
         _RECORD_TURN,
         turn.id,
         turn.model,
@@ -141,48 +139,51 @@ async def insert_ended_turn(link: Link, turn: TurnRecord, last_seq: int, lines: 
     )
 
 
-async def delete_turns(link: Link, session: str, before_ms: int) -> int:
-    return await _delete_turns(link, "session = $1 AND started_ms < $2", session, before_ms)
+async def delete_turns(connection: SqlConnection, session: str, before_ms: int) -> int:
+    return await _delete_turns(connection, "session = $1 AND started_ms < $2", session, before_ms)
 
 
-async def _delete_turns(link: Link, where: str, *given: Any) -> int:
-    """Turns first: whoever still appends to one holds it, and those events are then there to be deleted."""
-    gone = [row[0] for row in await link.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
+async def _delete_turns(connection: SqlConnection, where: str, *given: Any) -> int:
+    """Deletes turns first: a writer that still appends to one has locked it, and its events are there when they are
+    deleted."""
+    gone = [row[0] for row in await connection.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
     if gone:
-        await cursors.delete_events(link, gone)
+        await feed.delete_events(connection, gone)
     return len(gone)
 
 
 async def finish_turn(
-    link: Link, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
+    connection: SqlConnection, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
 ) -> None:
-    row = await link.row("SELECT session, input FROM turns WHERE id = $1", turn)
+    row = await connection.row("SELECT session, input FROM turns WHERE id = $1", turn)
     if row is None:
         raise no_turn(turn)
     folded = fold_messages([*messages_decoder.decode(row[1]), *messages]) if row[0] else ""
     written = (_encoder.encode(messages), _encoder.encode(usage), folded)
-    await link.run(_FINISH_TURN, turn, end.value, finished_ms, *written)
+    await connection.run(_FINISH_TURN, turn, end.value, finished_ms, *written)
 
 
-async def select_session(link: Link, session: str) -> SessionRecord | None:
-    row = await link.row(f"SELECT {_SESSION} FROM sessions WHERE id = $1", session)
+async def select_session(connection: SqlConnection, session: str) -> SessionRecord | None:
+    row = await connection.row(f"SELECT {_SESSION} FROM sessions WHERE id = $1", session)
     return SessionRecord(*row) if row else None
 
 
 async def select_sessions(
-    link: Link, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
+    connection: SqlConnection, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
 ) -> list[SessionRecord]:
-    rows = await link.rows(_SELECT_SESSIONS, max(limit, 0), list(words), under, *(before or (None, None)))
+    rows = await connection.rows(_SELECT_SESSIONS, max(limit, 0), list(words), under, *(before or (None, None)))
     return [SessionRecord(*row) for row in rows]
 
 
-async def select_turn(link: Link, turn: str) -> TurnRecord | None:
-    row = await link.row(f"SELECT {_TURN} FROM turns WHERE id = $1", turn)
+async def select_turn(connection: SqlConnection, turn: str) -> TurnRecord | None:
+    row = await connection.row(f"SELECT {_TURN} FROM turns WHERE id = $1", turn)
     return turn_of(row) if row else None
 
 
-async def select_turns(link: Link, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
-    rows = await link.rows(
+async def select_turns(
+    connection: SqlConnection, session: str, before: int | None, limit: int | None
+) -> list[TurnRecord]:
+    rows = await connection.rows(
         f"SELECT {_TURN} FROM turns WHERE session = $1 AND session <> '' AND ($2::bigint IS NULL OR number < $2)"
         " ORDER BY number DESC LIMIT $3",
         session,
@@ -192,8 +193,8 @@ async def select_turns(link: Link, session: str, before: int | None, limit: int 
     return [turn_of(row) for row in reversed(rows)]
 
 
-async def select_events(link: Link, turn: str, after_seq: int) -> bytes:
-    rows = await link.rows(
+async def select_events(connection: SqlConnection, turn: str, after_seq: int) -> bytes:
+    rows = await connection.rows(
         "SELECT first_seq, body FROM events WHERE turn = $1 AND last_seq > $2 ORDER BY first_seq, cursor",
         turn,
         after_seq,

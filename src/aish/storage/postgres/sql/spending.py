@@ -1,4 +1,4 @@
-"""The SQL for what calls cost. A reservation holds the budget's key: what it sums up is what all others left."""
+"""The SQL for usage and caps. A reservation takes the lock key of the budget, so it sees all others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from aish.storage.postgres.link import Link
+from aish.storage.postgres.sql_connection import SqlConnection
 from aish.storage.semantics import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
@@ -47,37 +47,43 @@ _SUM_UP = """
     FROM gone GROUP BY session, model, category, cost IS NULL, estimate > 0"""
 
 
-async def record(link: Link, record: UsageRecord) -> None:
-    await link.run(_RECORD, *usage_row(record))
+async def record(connection: SqlConnection, record: UsageRecord) -> None:
+    await connection.run(_RECORD, *usage_row(record))
 
 
 async def reserve(
-    link: Link, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
+    connection: SqlConnection,
+    wanted: Reservation,
+    *,
+    day_start_ms: int,
+    day_cap: float | None,
+    session_cap: float | None,
 ) -> tuple[float, float] | None:
-    """None if it is made; else what stands against it: dollars of the day and of the session, reserved ones too."""
-    await link.run(_EXPIRE, wanted.at_ms)
-    row = await link.row(_SO_FAR, day_start_ms, wanted.session)
+    """Returns None if the reservation is made; else the dollars of the day and of the session, with reservations,
+    that prevent it."""
+    await connection.run(_EXPIRE, wanted.at_ms)
+    row = await connection.row(_SO_FAR, day_start_ms, wanted.session)
     assert row is not None
     day, session = float(row[0]), float(row[1])
     if is_over_cap(day + wanted.cost, day_cap) or (wanted.session and is_over_cap(session + wanted.cost, session_cap)):
         return day, session
-    await link.run(_RESERVE, *reservation_row(wanted))
+    await connection.run(_RESERVE, *reservation_row(wanted))
     return None
 
 
-async def release(link: Link, id: str) -> None:
-    await link.run("DELETE FROM usage WHERE id = $1 AND expires_ms > 0", id)
+async def release(connection: SqlConnection, id: str) -> None:
+    await connection.run("DELETE FROM usage WHERE id = $1 AND expires_ms > 0", id)
 
 
-async def select_spent(link: Link, since_ms: int, session: str | None) -> Spent:
-    row = await link.row(f"SELECT {_SUMS} FROM usage WHERE {_SETTLED}", since_ms, session)
+async def select_spent(connection: SqlConnection, since_ms: int, session: str | None) -> Spent:
+    row = await connection.row(f"SELECT {_SUMS} FROM usage WHERE {_SETTLED}", since_ms, session)
     assert row is not None
     return Spent(*row)
 
 
-async def select_rows(link: Link, since_ms: int, session: str | None) -> Sequence[SpentRow]:
-    # Days are local to whoever asks, so they are put together here.
-    rows = await link.rows(
+async def select_rows(connection: SqlConnection, since_ms: int, session: str | None) -> Sequence[SpentRow]:
+    # Days are those of the local time zone, so they are put together here.
+    rows = await connection.rows(
         f"SELECT min(at_ms), model, category, {_SUMS} FROM usage WHERE {_SETTLED}"
         f" GROUP BY at_ms / {QUARTER_MS}, model, category",
         since_ms,
@@ -88,12 +94,12 @@ async def select_rows(link: Link, since_ms: int, session: str | None) -> Sequenc
     return [SpentRow(day, model, Category(category), spent) for (day, model, category), spent in groups]
 
 
-async def sum_up(link: Link, before_ms: int) -> bool:
-    """Of those whose price is not known, and those that were not counted before, there are sums of their own."""
-    first = await link.row(_FIRST)
+async def sum_up(connection: SqlConnection, before_ms: int) -> bool:
+    """Records without a price, and estimates, are summed up separately."""
+    first = await connection.row(_FIRST)
     if first is None or (quarter := quarter_of(first[0]))[1] > before_ms:
         return False
-    await link.run(_SUM_UP, *quarter)
+    await connection.run(_SUM_UP, *quarter)
     return True
 
 

@@ -1,11 +1,11 @@
-"""Many rows in few statements.
+"""Inserts many rows with few statements.
 
-Each statement that SQLite runs is one more fight with the event loop's thread over the interpreter, and costs more than
-the row it writes. The numbers of rows are always the same few, so that the statements stay prepared: what is left over
-is filled up with rows of nothing, which are not inserted.
+For each statement SQLite's thread competes with the event loop's thread for the interpreter lock, which costs more than
+a row. Only a few sizes of statements exist, so they stay prepared. The rest of a statement is filled with empty rows,
+which are not inserted.
 
-For bytes and None, sqlite3 looks each time for a way to adapt them, and finds none: that costs as much as the rest of a
-row. So what every row has is given to it as something else.
+sqlite3 looks for an adapter for each value of type bytes or None, and finds none. That costs as much as the rest of a
+row, so these values are passed as `bytearray` and "".
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-# A busy server ends some 250 turns in the time that a group waits for company.
+# A busy server ends some 250 turns in the time in which a group is collected.
 _SIZES = (1, 4, 16, 64, 256)
 
 blob = bytearray
-NULL = ""  # where `nullable`
+NULL = ""  # in the column that is `nullable`
 
 
-class Rows:
-    """`begin` is the statement up to the rows, `also` what must be so of a row, which is `new`, to be inserted. One
-    whose first column is empty is not inserted. The column that is `nullable`, counted from 1, is NULL where empty."""
+class BulkInsert:
+    """`begin` is the statement up to the rows, `also` a condition on a row, called `new`, for its insertion. A row
+    whose first column is empty is not inserted. The column number `nullable`, from 1, becomes NULL where it is
+    empty."""
 
     def __init__(self, begin: str, *, columns: int, nullable: int = 0, also: str = "") -> None:
         self._columns = columns
@@ -50,6 +51,7 @@ class Rows:
 
 
 def _size_for(left: int, sizes: Sequence[int]) -> int:
-    """One that takes all that is left, if less than half of it is nothing; else the largest that can be filled."""
+    """The size that takes all remaining rows, if less than half of it stays empty; else the largest that can be
+    filled."""
     enough = next((size for size in sizes if size >= left), None)
     return enough if enough and enough < 2 * left else max(size for size in sizes if size <= left)

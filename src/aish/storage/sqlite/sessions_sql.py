@@ -1,4 +1,4 @@
-"""The SQL: what each operation of the port does with a connection, and how rows become records."""
+"""The SQL for sessions, turns and events."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from aish.storage.semantics import (
     session_with_turn,
     turn_of,
 )
-from aish.storage.sqlite import feed, runs_sql
-from aish.storage.sqlite.rows import Rows, blob
+from aish.storage.sqlite import feed_sql, runs_sql
+from aish.storage.sqlite.bulk_insert import BulkInsert, blob
 from aish.storage.sqlite.write_group import Append
 from aish.storage.texts import fold, fold_messages
 from aish.types.events import TurnEnd
@@ -45,7 +45,7 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
 
 
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
-    feed.delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
+    feed_sql.delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
     runs_sql.delete_of_session(db, session)
@@ -81,7 +81,7 @@ def insert_turn(db: sqlite3.Connection, turn: TurnRecord) -> int:
 
 
 def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
-    """Not searched, and numbered through: one statement, since a server makes these by the thousand."""
+    """A turn without a session is not searchable. One statement, since a server makes thousands of them."""
     inserted = db.execute(
         "INSERT OR IGNORE INTO turns (id, session, number, model, started_ms, owner, input, folded)"
         " SELECT ?, '', coalesce(max(rowid), 0) + 1, ?, ?, ?, ?, '' FROM turns",
@@ -93,19 +93,19 @@ def _insert_turn_of_none(db: sqlite3.Connection, turn: TurnRecord) -> int:
 
 
 class EndedTurn(msgspec.Struct, frozen=True):
-    """One of no session, with its events."""
+    """A turn without a session, with its events."""
 
     turn: TurnRecord
     last_seq: int
     lines: bytes
 
 
-# The number is the row's, said outright: they would part where a turn is there already, and numbers be given twice.
+# `number` is the rowid, which is set explicitly: if a turn exists already, the two would differ and a number repeat.
 _ENDED_COLUMNS = (
     "rowid, id, session, number, model, started_ms, owner, input, folded, state, finished_ms, messages, usage"
 )
-_INSERT_ENDED = Rows(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS})", columns=13)
-_INSERT_THEIR_EVENTS = Rows(
+_INSERT_ENDED = BulkInsert(f"INSERT OR IGNORE INTO turns ({_ENDED_COLUMNS})", columns=13)
+_INSERT_ENDED_EVENTS = BulkInsert(
     "INSERT INTO events (turn, first_seq, last_seq, body)",
     columns=4,
     also="NOT EXISTS (SELECT 1 FROM events WHERE turn = new.column1)",
@@ -114,11 +114,11 @@ _INSERT_THEIR_EVENTS = Rows(
 
 def insert_ended_turns(db: sqlite3.Connection, ended: Sequence[EndedTurn]) -> None:
     number = db.execute("SELECT coalesce(max(rowid), 0) FROM turns").fetchone()[0]
-    _INSERT_ENDED.insert(db, [_ended_row(one.turn, number + place) for place, one in enumerate(ended, 1)])
-    _INSERT_THEIR_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, blob(one.lines)) for one in ended])
+    _INSERT_ENDED.insert(db, [_ended_row(one.turn, number + index) for index, one in enumerate(ended, 1)])
+    _INSERT_ENDED_EVENTS.insert(db, [(one.turn.id, 1, one.last_seq, blob(one.lines)) for one in ended])
 
 
-_INSERT_EVENTS = Rows(
+_INSERT_EVENTS = BulkInsert(
     "INSERT INTO events (turn, first_seq, last_seq, body)",
     columns=4,
     also="EXISTS (SELECT 1 FROM turns WHERE id = new.column1)",
@@ -149,7 +149,7 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
 
 def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
     chosen = "SELECT id FROM turns WHERE session = ? AND started_ms < ?"
-    feed.delete_events(db, chosen, (session, before_ms))
+    feed_sql.delete_events(db, chosen, (session, before_ms))
     return db.execute("DELETE FROM turns WHERE session = ? AND started_ms < ?", (session, before_ms)).rowcount
 
 

@@ -1,7 +1,7 @@
-"""The feed's part of the SQLite store: rows of all turns in the order they were committed.
+"""The SQL for the feed: the events of all turns in the order in which they were committed.
 
-The cursor is the rowid. Writers take turns, so rows appear in its order; and the newest row is never deleted but
-emptied, or SQLite would give its number to the next one and whoever had read it would miss that.
+The cursor is the rowid. Writers take turns, so rows appear in the order of their rowids. The newest row is emptied
+instead of deleted: otherwise SQLite would reuse its number, and readers that have seen it would miss the new row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def select_end(db: sqlite3.Connection) -> int:
 
 
 def delete_events(db: sqlite3.Connection, turns: str, values: Sequence[object]) -> None:
-    """Of the turns that the query `turns` finds."""
+    """Deletes the events of the turns that the query `turns` finds."""
     newest = select_end(db)
     db.execute(f"DELETE FROM events WHERE turn IN ({turns}) AND rowid < ?", (*values, newest))
     db.execute("DELETE FROM events WHERE turn = '' AND rowid < ?", (newest,))
@@ -40,8 +40,8 @@ def delete_events(db: sqlite3.Connection, turns: str, values: Sequence[object]) 
     )
 
 
-class Wakes:
-    """Those who wait for the next commit of this process. Told from the writer's thread."""
+class CommitSignal:
+    """Wakes tasks that wait for the next commit of this process. The writer's thread calls `tell`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class Wakes:
                 loop.call_soon_threadsafe(event.set)
 
     def join(self) -> asyncio.Event:
-        """Set at the next commit. To be left again."""
+        """Returns an event that is set at the next commit. Call `leave` afterwards."""
         event = asyncio.Event()
         with self._lock:
             self._waiting[event] = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ class Wakes:
             self._waiting.pop(event, None)
 
     async def wait_past(self, after: int, timeout_s: float, read_end: Callable[[], Awaitable[int]]) -> bool:
-        """Whether the feed goes past `after` in that time. Also polls, for what other processes write."""
+        """Returns whether the feed goes past `after` in that time. Also polls, because other processes write, too."""
         due_s = time.monotonic() + timeout_s
         while True:
             written = self.join()

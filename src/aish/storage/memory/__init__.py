@@ -1,1 +1,0 @@
-"""The store in memory, for runs that keep nothing and for tests."""
