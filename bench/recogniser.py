@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aish.providers.tool_calling.reader import Reading
-from aish.tool_calls.detect.detector import Recogniser
+from aish.providers.tool_calling.reader import AnswerReader
+from aish.tool_calls.detect.detector import CallDetector
 from aish.types.chunks import Chunk
 from aish.types.events import TextDelta
 from aish.types.tools import Effect, ToolSpec
@@ -65,7 +65,7 @@ def pieces(text: str, rng: random.Random | None) -> Iterator[str]:
 
 
 def fed_to_recogniser(chunks: list[str]) -> None:
-    recogniser = Recogniser({tool.name: tool.schema for tool in TOOLS})
+    recogniser = CallDetector({tool.name: tool.schema for tool in TOOLS})
     passes, feed = recogniser.passes, recogniser.feed
     for chunk in chunks:
         if not passes(chunk):
@@ -74,7 +74,7 @@ def fed_to_recogniser(chunks: list[str]) -> None:
 
 
 def read_as_batches(batches: list[list[Chunk]]) -> None:
-    reading = Reading(TOOLS, constrained=False, repair=True)
+    reading = AnswerReader(TOOLS, constrained=False, repair=True)
     for batch in batches:
         if not reading.passes(batch):
             reading.read(batch)

@@ -175,16 +175,16 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§7 damaged calls are repaired where they are sure, and never guessed": (
         "engine/turn/test_damaged_store.py::*",
         "tool_calls/test_damage.py::*",
-        "tool_calls/test_mend.py::*",
+        "tool_calls/test_repair.py::*",
     ),
     "§7 calls in text are recognised in every mode and never leak": (
-        "tool_calls/test_recognise.py::*",
+        "tool_calls/test_detector.py::*",
         "engine/turn/test_tool_modes.py::*",
         "frontends/http/test_tool_modes.py::*",
         "e2e/test_tool_calls.py::*",
     ),
     "§7 native, constrained, prompted: auto picks, falls back and remembers": ("providers/test_toolmode.py::*",),
-    "§7 schemas are simplified for backends, never made stricter": ("tool_calls/test_schema.py::*",),
+    "§7 schemas are simplified for backends, never made stricter": ("tool_calls/test_sanitiser.py::*",),
     "§23 configuration: layered, checked, trusted": (
         "config/*::*",
         "e2e/test_command_line.py::test_a_wrong_config*",

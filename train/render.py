@@ -1,6 +1,6 @@
 """An example as the model sees it: aish's own constrained prompt in the model's chat template, and the answer to it.
 
-The words come from `aish.providers.tool_calling.prompted`, which is what serves. Nothing of them is repeated here.
+The words come from `aish.providers.tool_calling.prompts`, which is what serves. Nothing of them is repeated here.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aish.providers.tool_calling.prompted import (
+from aish.providers.tool_calling.prompts import (
     answer_text,
     call_text,
-    instructions,
-    rendered,
+    render_messages,
     room_for_tools,
-    with_instructions,
+    tool_instructions,
+    with_tool_instructions,
 )
 from aish.types.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from aish.types.requests import ToolChoice
@@ -46,8 +46,8 @@ def prompt(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> str:
     """Up to the place where the model begins to write."""
     if not tools:
         return templated(messages)
-    said = instructions(tools, "constrained", ToolChoice(), room_chars=room_for_tools(CONTEXT_SIZE))
-    return templated(with_instructions(rendered(messages, "constrained"), said))
+    said = tool_instructions(tools, "constrained", ToolChoice(), room_chars=room_for_tools(CONTEXT_SIZE))
+    return templated(with_tool_instructions(render_messages(messages, "constrained"), said))
 
 
 def templated(messages: Sequence[Message]) -> str:

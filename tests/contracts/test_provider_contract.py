@@ -19,7 +19,7 @@ from aish.providers.ollama.provider import OllamaProvider
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.pool import PoolProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import Chunk, StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
@@ -126,7 +126,7 @@ class Backends:
                 members = [OpenAIProvider("one", endpoint, self.http) for _ in range(2)]
                 return PoolProvider("one", members)
             case "toolmode":
-                return ToolModeProvider(OpenAIProvider("one", endpoint, self.http))
+                return ToolCallingProvider(OpenAIProvider("one", endpoint, self.http))
             case _:
                 return ScriptedProvider("one", {"model": from_steps([items])})
 

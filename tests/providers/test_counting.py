@@ -1,4 +1,5 @@
-"""Counting tokens: what the backend says, what becomes of one that says nothing, and a file of the user's own."""
+"""BackendTokenCounter tokens: what the backend says, what becomes of one that says nothing, and a file of the user's
+own."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ import pytest
 from aish.net.http.client import HttpClient
 from aish.ports import Provider
 from aish.process.clock import SystemClock
-from aish.providers.embedded import tool_adapter
+from aish.providers.embedded import server
 from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
-from aish.providers.embedded.tool_adapter import CHAT, PICKING, find_adapter
+from aish.providers.embedded.server import CHAT, PICKING, find_adapter
 from aish.providers.endpoint import Endpoint
 from aish.providers.model_store.cache import ModelCache
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.openai.request import Dialect, Encoded, encode_request
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.openai.request import Dialect, EncodedCache, encode_request
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.types.chunks import CallFragment
 from aish.types.events import TextDelta
@@ -63,7 +63,7 @@ async def heard(provider: Provider, request: StepRequest) -> tuple[str, list[tup
 
 
 async def test_it_picks_tools_and_leaves_chat_as_it_was(embedded: EmbeddedProvider):
-    provider = ToolModeProvider(embedded)
+    provider = ToolCallingProvider(embedded)
     before, _ = await heard(embedded, ask("What is the capital of France?"))
     assert (await provider.describe("smollm2")).capabilities.tool_adapter
     _, calls = await heard(provider, ask("what time is it?", tools=TOOLS))
@@ -77,7 +77,7 @@ async def test_it_picks_tools_and_leaves_chat_as_it_was(embedded: EmbeddedProvid
 
 async def test_each_slot_has_the_whole_window(embedded: EmbeddedProvider):
     long = "The cat sat on the mat. " * 110 + "What is the capital of France?"
-    provider = ToolModeProvider(embedded)
+    provider = ToolCallingProvider(embedded)
     assert (await provider.describe("smollm2")).context_size == 1024
     assert (await heard(embedded, ask(long, max_tokens=4)))[0]
     text, calls = await heard(provider, ask(long[1000:], max_tokens=60, tools=TOOLS))
@@ -98,12 +98,12 @@ def test_it_is_only_for_the_file_it_was_made_for(
         file.write(b"GGUF" + bytes(100))
         file.truncate(model.stat().st_size)
     assert find_adapter(other) is None
-    monkeypatch.setattr(tool_adapter, "_FILE", tmp_path / "none.gguf")
+    monkeypatch.setattr(server, "_FILE", tmp_path / "none.gguf")
     assert find_adapter(model) is None
 
 
 def test_each_kind_of_question_has_a_slot_of_its_own():
-    bodies = [encode_request(ask("x", tuning=tuning), Dialect(), Encoded()) for tuning in (CHAT, PICKING)]
+    bodies = [encode_request(ask("x", tuning=tuning), Dialect(), EncodedCache()) for tuning in (CHAT, PICKING)]
     assert [body["lora"] for body in bodies] == [[{"id": 0, "scale": 0.0}], [{"id": 0, "scale": 1.0}]]
     assert bodies[0]["id_slot"] != bodies[1]["id_slot"]
-    assert "lora" not in encode_request(ask("x"), Dialect(), Encoded())
+    assert "lora" not in encode_request(ask("x"), Dialect(), EncodedCache())

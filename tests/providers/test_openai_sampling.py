@@ -15,7 +15,7 @@ from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai import request
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.openai.request import Dialect, Encoded, encode_request
+from aish.providers.openai.request import Dialect, EncodedCache, encode_request
 from aish.types.chunks import StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
@@ -30,10 +30,10 @@ TURNED = Sampling(knobs=Knobs(top_k=40, min_p=0.1, repeat_penalty=1.1), logit_bi
 ALL_SENT = {"model": "m", "messages": [], **dict.fromkeys(FIELDS, 1)}
 
 
-def untaken(refusal: str) -> set[str]:
+def unknown_fields(refusal: str) -> set[str]:
     """Of all the fields, those that are left out after it."""
-    learned = Dialect().without_what(f"up answered 400: {refusal}", sent=ALL_SENT)
-    return set() if learned is None else set(learned.untaken.get("m", ()))
+    learned = Dialect().without_refused(f"up answered 400: {refusal}", sent=ALL_SENT)
+    return set() if learned is None else set(learned.unknown_fields.get("m", ()))
 
 
 @pytest.fixture
@@ -149,10 +149,10 @@ async def test_a_wrong_value_is_for_the_asker_to_hear_and_no_reason_to_leave_the
 
 def test_what_one_model_does_not_know_another_of_the_backend_is_still_told():
     def sent(dialect: Dialect, model: str) -> request.Json:
-        return encode_request(StepRequest(model, (), sampling=TURNED), dialect, Encoded())
+        return encode_request(StepRequest(model, (), sampling=TURNED), dialect, EncodedCache())
 
     refusal = "Unsupported parameter: 'logit_bias' is not supported with this model."
-    learned = Dialect().without_what(refusal, sent=sent(Dialect(), "thinker"))
+    learned = Dialect().without_refused(refusal, sent=sent(Dialect(), "thinker"))
     assert learned is not None
     assert "logit_bias" not in sent(learned, "thinker") and "logit_bias" in sent(learned, "talker")
 
@@ -161,10 +161,10 @@ def test_what_is_learned_of_models_has_an_end(monkeypatch):
     monkeypatch.setattr(request, "_MAX_LEARNED", 3)
     dialect = Dialect()
     for number in range(9):
-        learned = dialect.without_what("unknown field top_k", sent={"model": f"m{number}", "top_k": 1})
+        learned = dialect.without_refused("unknown field top_k", sent={"model": f"m{number}", "top_k": 1})
         assert learned is not None
         dialect = learned
-    assert list(dialect.untaken) == ["m6", "m7", "m8"]
+    assert list(dialect.unknown_fields) == ["m6", "m7", "m8"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_what_is_learned_of_models_has_an_end(monkeypatch):
     ],
 )
 def test_what_is_said_to_be_unknown_is_left_out_and_nothing_else(refusal, fields):
-    assert untaken(refusal) == fields
+    assert unknown_fields(refusal) == fields
 
 
 @pytest.mark.parametrize(
@@ -222,23 +222,23 @@ def test_what_is_said_to_be_unknown_is_left_out_and_nothing_else(refusal, fields
     ],
 )
 def test_a_refusal_of_something_else_than_the_field_leaves_it_in(refusal):
-    assert Dialect().without_what(f"up answered 400: {refusal}", sent=ALL_SENT) is None
+    assert Dialect().without_refused(f"up answered 400: {refusal}", sent=ALL_SENT) is None
 
 
 def test_a_field_of_ours_that_is_refused_beside_a_list_of_known_ones_goes_alone():
     refusal = "Unrecognized field: stream_options. Allowed: model, messages, top_k"
-    assert Dialect().without_what(refusal, sent=ALL_SENT) == Dialect(stream_options=False)
+    assert Dialect().without_refused(refusal, sent=ALL_SENT) == Dialect(stream_options=False)
 
 
 def test_a_field_that_does_not_go_with_a_schema_leads_to_another_form_of_the_schema():
     refusal = "logit_bias is not supported together with response_format json_schema"
-    assert Dialect().without_what(refusal, has_schema=True, sent=ALL_SENT) == Dialect(schema_form=1)
+    assert Dialect().without_refused(refusal, has_schema=True, sent=ALL_SENT) == Dialect(schema_form=1)
 
 
 def test_a_list_of_what_is_known_leaves_the_form_of_the_schema_as_it_is():
     refusal = "unknown field `top_k`, expected one of `model`, `response_format`"
-    learned = Dialect().without_what(refusal, has_schema=True, sent=ALL_SENT)
-    assert learned == Dialect(untaken={"m": frozenset({"top_k"})})
+    learned = Dialect().without_refused(refusal, has_schema=True, sent=ALL_SENT)
+    assert learned == Dialect(unknown_fields={"m": frozenset({"top_k"})})
 
 
 _known = st.sampled_from(sorted(FIELDS))
@@ -247,8 +247,8 @@ _known = st.sampled_from(sorted(FIELDS))
 @given(named=st.lists(_known, min_size=1, unique=True), sent=st.sets(_known))
 def test_a_refusal_never_takes_a_field_that_was_not_sent(named, sent):
     body = {"model": "m", "messages": [], **dict.fromkeys(sent, 1)}
-    learned = Dialect().without_what(f"unknown fields: {', '.join(named)}", sent=body)
-    assert (learned.untaken["m"] if learned else set()) == sent & set(named)
+    learned = Dialect().without_refused(f"unknown fields: {', '.join(named)}", sent=body)
+    assert (learned.unknown_fields["m"] if learned else set()) == sent & set(named)
 
 
 async def test_a_request_that_began_before_something_was_learned_does_not_undo_it(http):
@@ -297,25 +297,25 @@ async def test_what_requests_learn_at_the_same_time_is_all_kept(http):
 
 
 def test_what_is_learned_of_one_thing_is_kept_beside_what_is_learned_of_another():
-    one = Dialect(stream_options=False, schema_form=2, untaken={"a": frozenset({"top_k"})})
-    other = Dialect(max_tokens=False, thoughts=False, untaken={"a": frozenset({"min_p"})})
+    one = Dialect(stream_options=False, schema_form=2, unknown_fields={"a": frozenset({"top_k"})})
+    other = Dialect(max_tokens=False, thoughts=False, unknown_fields={"a": frozenset({"min_p"})})
     fields = {"a": frozenset({"top_k", "min_p"})}
-    both = Dialect(stream_options=False, max_tokens=False, thoughts=False, schema_form=2, untaken=fields)
+    both = Dialect(stream_options=False, max_tokens=False, thoughts=False, schema_form=2, unknown_fields=fields)
     assert one.taught(other, "a") == other.taught(one, "a") == both
 
 
 def test_a_field_that_is_not_taken_is_left_out_of_the_tuning_too():
-    dialect = Dialect(untaken={"m": frozenset({"logit_bias"})})
+    dialect = Dialect(unknown_fields={"m": frozenset({"logit_bias"})})
     tuning = Tuning(scale=1.0, slot=0, bias={"7": 1.0})
     for sampling in (Sampling(), TURNED):
-        body = encode_request(StepRequest("m", (), sampling=sampling, tuning=tuning), dialect, Encoded())
+        body = encode_request(StepRequest("m", (), sampling=sampling, tuning=tuning), dialect, EncodedCache())
         assert "logit_bias" not in body and body["id_slot"] == 0
 
 
 def test_a_refusal_that_teaches_nothing_new_is_no_reason_to_ask_again():
     refusal, sent = "unknown field top_k", {"model": "m", "top_k": 1}
-    learned = Dialect().without_what(refusal, sent=sent)
-    assert learned is not None and learned.without_what(refusal, sent=sent) is None
+    learned = Dialect().without_refused(refusal, sent=sent)
+    assert learned is not None and learned.without_refused(refusal, sent=sent) is None
 
 
 ODDS = {

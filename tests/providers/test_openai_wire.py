@@ -27,7 +27,14 @@ from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import model_facts, request
 from aish.providers.openai.chunks import decode_chunk, read_chunk
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.openai.request import Dialect, Encoded, encode_message, encode_request, encode_tools, object_text
+from aish.providers.openai.request import (
+    Dialect,
+    EncodedCache,
+    as_json_object,
+    encode_message,
+    encode_request,
+    encode_tools,
+)
 from aish.types.chunks import CallFragment, Chunk, StepFinished
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Constraint
@@ -42,12 +49,12 @@ THINKING = AssistantMessage("", (ToolCall("c1", "t", "{}"),), "hm")
 
 def test_thoughts_are_left_out_for_a_backend_that_refuses_them_and_kept_for_one_that_wants_them():
     dialect = Dialect()
-    assert dialect.without_what("Missing `reasoning_content` field in the assistant message") is None
-    silent = dialect.without_what("Extra inputs are not permitted: messages.1.reasoning_content")
+    assert dialect.without_refused("Missing `reasoning_content` field in the assistant message") is None
+    silent = dialect.without_refused("Extra inputs are not permitted: messages.1.reasoning_content")
     assert silent is not None and not silent.thoughts
     request = StepRequest(MODEL, (user("hi"), THINKING))
-    assert encode_request(request, dialect, Encoded())["messages"][1]["reasoning_content"] == "hm"
-    assert "reasoning_content" not in encode_request(request, silent, Encoded())["messages"][1]
+    assert encode_request(request, dialect, EncodedCache())["messages"][1]["reasoning_content"] == "hm"
+    assert "reasoning_content" not in encode_request(request, silent, EncodedCache())["messages"][1]
 
 
 @pytest.fixture
@@ -335,7 +342,7 @@ def test_what_is_sent_is_what_was_meant_up_to_what_is_no_text(text):
 
 @given(st.text(st.characters(), max_size=50))
 def test_arguments_in_history_are_always_an_object(arguments):
-    assert isinstance(json.loads(object_text(arguments)), dict)
+    assert isinstance(json.loads(as_json_object(arguments)), dict)
 
 
 @given(st.binary(max_size=60))
@@ -357,7 +364,7 @@ def test_a_long_conversation_is_encoded_once_and_reads_the_same(monkeypatch):
     call = ToolCall("call_1", "look", '{"at": "caf\\u00e9"}')
     said = [user(f"number {n}: café \N{GRINNING FACE}") for n in range(20)]
     messages = (*said, AssistantMessage("", (call,)), ToolMessage("call_1", "look", (TextPart("seen"),)))
-    encoded = Encoded()
+    encoded = EncodedCache()
     first = encode_json(encode_request(StepRequest(MODEL, messages), Dialect(), encoded))
     again = encode_json(encode_request(StepRequest(MODEL, (*messages, user("and now?"))), Dialect(), encoded))
     assert json.loads(first)["messages"] == [encode_message(message) for message in messages]
@@ -375,7 +382,7 @@ def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(mon
     monkeypatch.setattr(request, "encode_tools", counted)
     tools = tuple(ToolSpec(f"t__{n}", "café", {"type": "object"}, Effect.READ, "t") for n in range(3))
     other = msgspec.structs.replace(tools[1], description="another")
-    encoded = Encoded()
+    encoded = EncodedCache()
     for offered in (tools, tools[:1] + tools[1:], (tools[0], other, tools[2]), tools[:2], tools):
         body = encode_json(encode_request(StepRequest(MODEL, (user("hi"),), offered), Dialect(), encoded))
         assert json.loads(body)["tools"] == encode_tools(offered)
@@ -384,7 +391,7 @@ def test_the_same_tools_are_encoded_once_and_others_are_never_taken_for_them(mon
 
 def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
     monkeypatch.setattr(request, "_MAX_KEPT_BYTES", 2000)
-    encoded = Encoded()
+    encoded = EncodedCache()
     for n in range(50):
         messages = tuple(user(f"{n} {k} {'x' * 100}") for k in range(12))
         body = encode_json(encode_request(StepRequest(MODEL, messages), Dialect(), encoded))
@@ -394,7 +401,7 @@ def test_what_is_kept_of_conversations_has_a_bound(monkeypatch):
 
 def test_short_messages_take_more_room_than_their_text(monkeypatch):
     monkeypatch.setattr(request, "_MAX_KEPT_BYTES", 20_000)
-    encoded = Encoded()
+    encoded = EncodedCache()
     encoded.messages([user(str(n)) for n in range(1000)])
     assert 0 < len(encoded._kept) <= 50
 
@@ -402,7 +409,7 @@ def test_short_messages_take_more_room_than_their_text(monkeypatch):
 def test_what_utf_8_cannot_hold_is_replaced_beside_what_is_kept():
     messages = tuple(user(f"number {n}") for n in range(12))
     tools = (ToolSpec("look", "sees \udcff", {"type": "object"}, Effect.READ, "here"),)
-    body = json.loads(encode_json(encode_request(StepRequest(MODEL, messages, tools), Dialect(), Encoded())))
+    body = json.loads(encode_json(encode_request(StepRequest(MODEL, messages, tools), Dialect(), EncodedCache())))
     assert body["tools"][0]["function"]["description"] == "sees ?"
     assert body["messages"][3]["content"] == "number 3"
 

@@ -15,8 +15,7 @@ from aish.net.http.connection import explain
 from aish.ports import TextRelay
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.pool import PoolProvider
-from aish.providers.pool_health import watched
+from aish.providers.pool import PoolProvider, watch_silence
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import Batch
 from aish.types.events import TextDelta
@@ -156,7 +155,7 @@ async def test_whoever_leaves_meanwhile_leaves_nothing_behind(http: HttpClient, 
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await say(pool)
-        assert {task for task in asyncio.all_tasks() - before if "_gone" in repr(task.get_coro())} == set()
+        assert {task for task in asyncio.all_tasks() - before if "_check_repeatedly" in repr(task.get_coro())} == set()
         assert pool._members[0].rests_until_s == 0.0
         assert pool._members[0].in_flight == 0
 
@@ -172,7 +171,7 @@ async def test_what_is_known_without_asking_tells_nothing(http: HttpClient) -> N
 async def test_it_is_said_what_happened(http: HttpClient) -> None:
     async with nothing_left(), raw_server(dead) as gone:
         with pytest.raises(ProviderUnavailable) as failed:
-            async with watched(provider_of(http, gone.url), silence_s=SILENCE_S, answer_s=ANSWER_S):
+            async with watch_silence(provider_of(http, gone.url), silence_s=SILENCE_S, answer_s=ANSWER_S):
                 await asyncio.sleep(30)
         assert failed.value.message == "pool: no answer within 0.5 s; it had taken a request and said nothing"
 
@@ -194,5 +193,5 @@ async def test_one_that_ends_without_a_word_has_failed() -> None:
         ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
             return aclosing(self._nothing())
 
-    with pytest.raises(ProviderProtocolError, match="answered with nothing"):
+    with pytest.raises(ProviderProtocolError, match="mark_healthy with nothing"):
         await say(PoolProvider("pool", [Empty("a", {}), Empty("b", {})]))

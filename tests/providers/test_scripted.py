@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ConfigError, ModelNotFound, ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
-from aish.providers.scripted import MAX_KEPT, Item, ScriptedProvider, fake_tool, from_steps, load_script
+from aish.providers.scripted import MAX_REQUESTS, Item, ScriptedProvider, fake_tool, from_steps, load_script
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, user
@@ -54,11 +54,11 @@ async def test_pauses_that_pass_the_deadline_end_in_a_timeout():
 
 async def test_it_serves_for_days_and_keeps_only_the_last_requests():
     provider = ScriptedProvider("s", {"m": from_steps([[]])})
-    for n in range(MAX_KEPT + 10):
+    for n in range(MAX_REQUESTS + 10):
         async with provider.stream(StepRequest("m", (user(str(n)),))) as chunks:
             assert [chunk async for batch in chunks for chunk in batch] == [STOPPED]
-    assert len(provider.requests) == MAX_KEPT
-    assert provider.requests[-1].messages == (user(str(MAX_KEPT + 9)),)
+    assert len(provider.requests) == MAX_REQUESTS
+    assert provider.requests[-1].messages == (user(str(MAX_REQUESTS + 9)),)
 
 
 async def test_an_unknown_script_names_those_there_are():

@@ -17,13 +17,12 @@ from aish.providers.http_faults import error_for
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.tool_calling.answer_schema import answer_or_call
-from aish.providers.tool_calling.prompted import describe_tools, room_for_tools
-from aish.providers.tool_calling.provider import ToolModeProvider
-from aish.providers.tool_calling.reader import Reading
+from aish.providers.tool_calling.prompts import answer_or_call_schema, describe_tools, room_for_tools
+from aish.providers.tool_calling.provider import ToolCallingProvider
+from aish.providers.tool_calling.reader import AnswerReader
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor
-from aish.tool_calls.repair.repair import BadArguments, mend
+from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
 from aish.types.messages import (
@@ -84,7 +83,7 @@ def asked(*messages: Message, tools: Sequence[ToolSpec] = (tool(),), **fields: A
     return StepRequest("m", messages or (user("How is Rome?"),), tools=tuple(tools), **fields)
 
 
-async def say(provider: ToolModeProvider, request: StepRequest) -> list[Chunk]:
+async def say(provider: ToolCallingProvider, request: StepRequest) -> list[Chunk]:
     async with provider.stream(request) as batches:
         return [chunk async for batch in batches for chunk in batch]
 
@@ -114,7 +113,7 @@ REFUSES_TOOLS = error_for("one", "m", 400, "registry.ollama.ai/m does not suppor
 async def test_native_tools_go_as_they_are_where_the_model_has_them():
     model = Model([TextDelta("hi")])
     request = asked()
-    await say(ToolModeProvider(model), request)
+    await say(ToolCallingProvider(model), request)
     assert model.sent.tools is request.tools
     assert model.sent.messages is request.messages
 
@@ -122,13 +121,13 @@ async def test_native_tools_go_as_they_are_where_the_model_has_them():
 async def test_a_request_without_tools_goes_straight_through_and_asks_nothing():
     model = Model([TextDelta('{"name": "get_weather", "arguments": {}}')], can=NONE)
     request = asked(tools=())
-    assert text_of(await say(ToolModeProvider(model), request)) == '{"name": "get_weather", "arguments": {}}'
+    assert text_of(await say(ToolCallingProvider(model), request)) == '{"name": "get_weather", "arguments": {}}'
     assert (model.sent is request, model.described) == (True, 1)  # one by the script itself, none by the wrapper
 
 
 async def test_what_a_model_can_is_asked_once():
     model = Model([TextDelta("hi")])
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     await provider.describe("m")
     before = model.described
     for _ in range(3):
@@ -137,7 +136,7 @@ async def test_what_a_model_can_is_asked_once():
 
 
 async def test_a_call_written_as_text_is_a_call_in_native_mode_too():
-    chunks = await say(ToolModeProvider(Model(letters(f"Let me see. {ROME}"))), asked())
+    chunks = await say(ToolCallingProvider(Model(letters(f"Let me see. {ROME}"))), asked())
     assert calls_of(chunks) == [("get_weather", '{"city":"Rome"}')]
     assert text_of(chunks) == "Let me see. "
     assert chunks[-1] == StepFinished(StepEnd.TOOL_CALLS)
@@ -161,7 +160,7 @@ class Ear:
         self.chunks.append(TextDelta(text))
         return True
 
-    async def hears(self, provider: ToolModeProvider, request: StepRequest) -> None:
+    async def hears(self, provider: ToolCallingProvider, request: StepRequest) -> None:
         async with provider.stream(request, self) as batches:
             async for batch in batches:
                 self.chunks += batch
@@ -170,8 +169,8 @@ class Ear:
 @pytest.mark.parametrize("can", [NATIVE, SCHEMAS, NONE], ids=["native", "constrained", "prompted"])
 @pytest.mark.parametrize("answer", [f"Let me see. <tool_call>{ROME}</tool_call>", f"Let me see.\n{ROME}\nThere."])
 async def test_of_what_is_told_as_it_comes_nothing_is_a_call(can: Capabilities, answer: str):
-    model, ear = ToolModeProvider(Model(letters(answer), can=can)), Ear()
-    plain = await say(ToolModeProvider(Model(letters(answer), can=can)), asked())
+    model, ear = ToolCallingProvider(Model(letters(answer), can=can)), Ear()
+    plain = await say(ToolCallingProvider(Model(letters(answer), can=can)), asked())
     await ear.hears(model, asked())
     assert calls_of(ear.chunks) == calls_of(plain) == [("get_weather", '{"city":"Rome"}')]
     assert text_of(ear.chunks) == text_of(plain)
@@ -180,20 +179,20 @@ async def test_of_what_is_told_as_it_comes_nothing_is_a_call(can: Capabilities, 
 
 
 async def test_nothing_is_told_while_the_question_may_be_put_again():
-    """A call written as text is held to the end: so far nothing has been said, and a refusal leads to another way."""
+    """A call written as text is held to the end: nothing has been said yet, so a refusal leads to another strategy."""
     refused = [*letters(f"<tool_call>{ROME}</tool_call>"), TextDelta("I "), TextDelta("look. "), REFUSES_TOOLS]
-    plain = ToolModeProvider(Model(refused, [TextDelta("Sunny.")]))
+    plain = ToolCallingProvider(Model(refused, [TextDelta("Sunny.")]))
     expected = await say_or_fail(plain)
     ear = Ear()
     try:
-        await ear.hears(ToolModeProvider(Model(refused, [TextDelta("Sunny.")])), asked())
+        await ear.hears(ToolCallingProvider(Model(refused, [TextDelta("Sunny.")])), asked())
     except ProviderRejected as exc:
         assert expected == (text_of(ear.chunks), str(exc))
     else:
         assert expected == (text_of(ear.chunks), "")
 
 
-async def say_or_fail(provider: ToolModeProvider) -> tuple[str, str]:
+async def say_or_fail(provider: ToolCallingProvider) -> tuple[str, str]:
     chunks: list[Chunk] = []
     try:
         async with provider.stream(asked()) as batches:
@@ -208,7 +207,7 @@ async def test_json_in_the_text_of_a_model_that_makes_calls_of_its_own_is_text()
     own = [CallFragment(0, "id1", "get_weather", '{"city": "Oslo"}')]
     shown = f"An example:\n```json\n{ROME}\n```\nor {ROME}"
     model = Model(own, letters(shown), letters(f"<tool_call>{ROME}</tool_call>"))
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     await say(provider, asked())
     assert text_of(await say(provider, asked())) == shown
     assert calls_of(await say(provider, asked())) == [("get_weather", '{"city":"Rome"}')]
@@ -216,7 +215,7 @@ async def test_json_in_the_text_of_a_model_that_makes_calls_of_its_own_is_text()
 
 async def test_repairs_made_on_the_way_are_with_the_call():
     text = "<tool_call>{'name': 'get_wether', 'arguments': {'city': 'Rome',}}</tool_call>"
-    chunks = await say(ToolModeProvider(Model(letters(text))), asked())
+    chunks = await say(ToolCallingProvider(Model(letters(text))), asked())
     (call,) = [chunk for chunk in chunks if isinstance(chunk, CallFragment)]
     assert (call.name, call.arguments) == ("get_weather", '{"city":"Rome"}')
     assert {repair.kind for repair in call.repairs} == {RepairKind.TOOL_NAME, RepairKind.QUOTES, RepairKind.COMMA}
@@ -224,20 +223,20 @@ async def test_repairs_made_on_the_way_are_with_the_call():
 
 async def test_without_repair_a_call_in_text_is_handed_on_as_it_is_written():
     text = "<tool_call>{'name': 'get_weather', 'arguments': {'town': 'Rome'}}</tool_call>"
-    chunks = await say(ToolModeProvider(Model(letters(text))), asked(repair=False))
+    chunks = await say(ToolCallingProvider(Model(letters(text))), asked(repair=False))
     assert calls_of(chunks) == [("get_weather", '{"town":"Rome"}')]
 
 
 async def test_constrained_the_answer_streams_decoded():
     model = Model(letters('{"answer": "It is \\"fine\\" \\ud83d\\ude00\\nBye"}'), can=SCHEMAS)
-    chunks = await say(ToolModeProvider(model), asked())
+    chunks = await say(ToolCallingProvider(model), asked())
     assert text_of(chunks) == 'It is "fine" 😀\nBye'
     assert len([chunk for chunk in chunks if isinstance(chunk, TextDelta)]) > 10
     assert calls_of(chunks) == []
 
 
 async def test_constrained_a_calls_arguments_stream_as_fragments():
-    chunks = await say(ToolModeProvider(Model(letters(ROME), can=SCHEMAS)), asked())
+    chunks = await say(ToolCallingProvider(Model(letters(ROME), can=SCHEMAS)), asked())
     assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
     assert len([chunk for chunk in chunks if isinstance(chunk, CallFragment)]) > 10
     assert text_of(chunks) == ""
@@ -249,7 +248,7 @@ async def test_constrained_a_calls_arguments_stream_as_fragments():
 @pytest.mark.parametrize("answer", ['{"answer": "Done."}', '{"answer": {"a": 1}}', '{"answer": 5}'])
 async def test_constrained_nothing_that_follows_an_answer_is_a_call(answer: str, more: str):
     for pieces in (letters(answer + more), [TextDelta(answer + more)]):
-        chunks = await say(ToolModeProvider(Model(pieces, can=SCHEMAS)), asked())
+        chunks = await say(ToolCallingProvider(Model(pieces, can=SCHEMAS)), asked())
         assert calls_of(chunks) == []
         assert text_of(chunks).endswith(more.strip())
 
@@ -257,23 +256,23 @@ async def test_constrained_nothing_that_follows_an_answer_is_a_call(answer: str,
 async def test_constrained_a_call_with_more_than_arguments_is_no_call_that_can_be_run():
     text = ROME[:-1] + ', "confirm": false}'
     for pieces in (letters(text), [TextDelta(text)]):
-        chunks = await say(ToolModeProvider(Model(pieces, can=SCHEMAS)), asked())
+        chunks = await say(ToolCallingProvider(Model(pieces, can=SCHEMAS)), asked())
         ((name, arguments),) = calls_of(chunks)
         assert (name, text_of(chunks)) == ("get_weather", "")
         with pytest.raises(BadArguments, match="something after it"):
-            mend(arguments, tool())
+            repair_arguments(arguments, tool())
 
 
 async def test_constrained_a_call_whose_object_is_not_closed_is_cut_where_the_stream_breaks_off():
     chunks = await say(
-        ToolModeProvider(Model([*letters(ROME[:-1]), StepFinished(StepEnd.UNKNOWN)], can=SCHEMAS)), asked()
+        ToolCallingProvider(Model([*letters(ROME[:-1]), StepFinished(StepEnd.UNKNOWN)], can=SCHEMAS)), asked()
     )
     assert chunks[-1] == StepFinished(StepEnd.LENGTH)
 
 
 async def test_constrained_the_schema_is_one_branch_for_each_tool_and_one_for_an_answer():
     model = Model(letters(ROME), can=SCHEMAS)
-    await say(ToolModeProvider(model), asked(tools=[tool("get_weather"), tool("look")]))
+    await say(ToolCallingProvider(model), asked(tools=[tool("get_weather"), tool("look")]))
     branches = model.sent.sampling.json_schema["anyOf"]
     assert [list(branch["properties"]) for branch in branches] == [["name", "arguments"]] * 2 + [["answer"]]
     assert branches[1]["properties"]["name"] == {"type": "string", "const": "look"}
@@ -285,8 +284,8 @@ def test_for_weak_models_no_value_of_a_call_may_go_on_for_ever():
     spec = tool(
         "look", city={"type": "string"}, guests={"type": "array", "items": {"type": "string"}}, kind={"enum": ["a"]}
     )
-    free = answer_or_call([spec], ToolChoice("required"))["properties"]["arguments"]["properties"]
-    bound = answer_or_call([spec], ToolChoice("required"), bounded=True)["properties"]["arguments"]["properties"]
+    free = answer_or_call_schema([spec], ToolChoice("required"))["properties"]["arguments"]["properties"]
+    bound = answer_or_call_schema([spec], ToolChoice("required"), bounded=True)["properties"]["arguments"]["properties"]
     assert free["city"] == {"type": "string"}
     assert bound["city"] == {"type": "string", "maxLength": 120}
     assert bound["guests"] == {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 8}
@@ -297,7 +296,7 @@ def test_for_weak_models_no_value_of_a_call_may_go_on_for_ever():
 async def test_a_named_tool_is_the_only_one_that_is_offered(mode: str):
     model = Model(letters(ROME), can=SCHEMAS)
     choice = ToolChoice("required", "look")
-    await say(ToolModeProvider(model), asked(tools=[tool(), tool("look")], tool_mode=mode, tool_choice=choice))
+    await say(ToolCallingProvider(model), asked(tools=[tool(), tool("look")], tool_mode=mode, tool_choice=choice))
     assert "get_weather" not in model.sent.messages[0].text
     schema = model.sent.sampling.json_schema
     assert schema is None if mode == "prompted" else schema["properties"]["name"]["const"] == "look"
@@ -305,7 +304,7 @@ async def test_a_named_tool_is_the_only_one_that_is_offered(mode: str):
 
 async def test_a_demand_to_call_leaves_no_branch_to_answer():
     model = Model(letters(ROME), can=SCHEMAS)
-    await say(ToolModeProvider(model), asked(tool_choice=ToolChoice("required")))
+    await say(ToolCallingProvider(model), asked(tool_choice=ToolChoice("required")))
     assert "answer" not in json.dumps(model.sent.sampling.json_schema)
     assert "answer" not in model.sent.messages[0].text
 
@@ -313,7 +312,7 @@ async def test_a_demand_to_call_leaves_no_branch_to_answer():
 @pytest.mark.parametrize("mode", ["constrained", "prompted"])
 async def test_where_no_tool_may_be_called_none_is_shown_and_none_is_looked_for(mode: str):
     model = Model([TextDelta(ROME)], can=SCHEMAS)
-    chunks = await say(ToolModeProvider(model), asked(tool_mode=mode, tool_choice=ToolChoice("none")))
+    chunks = await say(ToolCallingProvider(model), asked(tool_mode=mode, tool_choice=ToolChoice("none")))
     assert (text_of(chunks), calls_of(chunks)) == (ROME, [])
     assert model.sent.messages == (user("How is Rome?"),)
     assert model.sent.sampling.json_schema is None
@@ -322,7 +321,7 @@ async def test_where_no_tool_may_be_called_none_is_shown_and_none_is_looked_for(
 async def test_an_answer_the_asker_has_a_schema_for_keeps_to_it_between_calls():
     wanted = {"type": "object", "properties": {"sunny": {"type": "boolean"}}}
     model = Model(letters('{"answer": {"sunny": true}}'), can=SCHEMAS)
-    chunks = await say(ToolModeProvider(model), asked(sampling=Sampling(json_schema=wanted)))
+    chunks = await say(ToolCallingProvider(model), asked(sampling=Sampling(json_schema=wanted)))
     assert json.loads(text_of(chunks)) == {"sunny": True}
     assert model.sent.sampling.json_schema["anyOf"][-1]["properties"]["answer"] == wanted
 
@@ -330,16 +329,16 @@ async def test_an_answer_the_asker_has_a_schema_for_keeps_to_it_between_calls():
 async def test_prompted_such_a_schema_is_told_in_words_since_it_would_forbid_calls():
     wanted = {"type": "object", "properties": {"sunny": {"type": "boolean"}}}
     model = Model([TextDelta("x")], can=NONE)
-    await say(ToolModeProvider(model), asked(sampling=Sampling(json_schema=wanted)))
+    await say(ToolCallingProvider(model), asked(sampling=Sampling(json_schema=wanted)))
     assert model.sent.sampling.json_schema is None
     assert '"sunny"' in model.sent.messages[0].text
 
 
 async def test_a_backend_that_does_not_keep_to_the_schema_is_read_all_the_same():
     for text in (f"I call it: <tool_call>{ROME}</tool_call>", f"```json\n{ROME}\n```"):
-        chunks = await say(ToolModeProvider(Model(letters(text), can=SCHEMAS)), asked())
+        chunks = await say(ToolCallingProvider(Model(letters(text), can=SCHEMAS)), asked())
         assert calls_of(chunks) == [("get_weather", '{"city":"Rome"}')]
-    chunks = await say(ToolModeProvider(Model(letters("Just words."), can=SCHEMAS)), asked())
+    chunks = await say(ToolCallingProvider(Model(letters("Just words."), can=SCHEMAS)), asked())
     assert text_of(chunks) == "Just words."
 
 
@@ -362,7 +361,7 @@ PAST = (
 )
 async def test_past_calls_and_results_are_shown_the_way_they_are_to_be_written(mode: str, call: str, answer: str):
     model = Model([TextDelta("x")], can=SCHEMAS)
-    await say(ToolModeProvider(model), asked(*PAST, tool_mode=mode))
+    await say(ToolCallingProvider(model), asked(*PAST, tool_mode=mode))
     system, first, said, result, answered, last = model.sent.messages
     assert system.text.startswith("Be brief.\n\nTools:\n")
     assert (first.text, said.text, answered.text, last.text) == ("How is Rome?", call, answer, "And Oslo?")
@@ -372,7 +371,7 @@ async def test_past_calls_and_results_are_shown_the_way_they_are_to_be_written(m
 
 async def test_a_model_without_tools_is_not_shown_tool_messages_of_the_past_either():
     model = Model([TextDelta("x")], can=NONE)
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     await provider.describe("m")
     await say(provider, asked(*PAST, tools=()))
     assert not any(isinstance(message, ToolMessage) for message in model.sent.messages)
@@ -380,7 +379,7 @@ async def test_a_model_without_tools_is_not_shown_tool_messages_of_the_past_eith
 
 async def test_prepared_is_what_is_sent_and_asks_nothing():
     model = Model([TextDelta("x")], can=NONE)
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     await provider.describe("m")
     described, request = model.described, asked(*PAST)
     prepared = provider.prepared(request)
@@ -391,7 +390,7 @@ async def test_prepared_is_what_is_sent_and_asks_nothing():
 
 async def test_a_refusal_of_tools_leads_to_the_next_way_is_said_once_and_remembered():
     model = Model([REFUSES_TOOLS], letters(ROME), can=NATIVE)
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     chunks = await say(provider, asked())
     assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
     assert [chunk.text for chunk in chunks if isinstance(chunk, Status)] == [
@@ -406,7 +405,7 @@ async def test_every_way_is_tried_before_the_first_chunk():
     schema = error_for("one", "m", 500, "failed to parse grammar")
     no_format = error_for("one", "m", 422, "response_format: json_schema is not supported")
     model = Model([schema], [REFUSES_TOOLS], [no_format], letters(f"<tool_call>{ROME}</tool_call>"))
-    chunks = await say(ToolModeProvider(model), asked())
+    chunks = await say(ToolCallingProvider(model), asked())
     assert calls_of(chunks) == [("get_weather", '{"city":"Rome"}')]
     assert [bool(request.tools) for request in model.requests] == [True, True, False, False]
     assert [request.sampling.json_schema is not None for request in model.requests] == [False, False, True, False]
@@ -424,26 +423,26 @@ async def test_every_way_is_tried_before_the_first_chunk():
 async def test_other_failures_are_what_they_are(error: Exception):
     model = Model([error], can=NATIVE)
     with pytest.raises(type(error)):
-        await say(ToolModeProvider(model), asked(*PAST))
+        await say(ToolCallingProvider(model), asked(*PAST))
     assert len(model.requests) == 1
 
 
 async def test_after_the_first_chunk_there_is_no_other_way():
     model = Model([TextDelta("Well"), REFUSES_TOOLS])
     with pytest.raises(ProviderRejected):
-        await say(ToolModeProvider(model), asked())
+        await say(ToolCallingProvider(model), asked())
     assert len(model.requests) == 1
 
 
 async def test_who_names_a_mode_gets_that_one_or_its_error():
     model = Model([REFUSES_TOOLS], can=NATIVE)
     with pytest.raises(ProviderRejected):
-        await say(ToolModeProvider(model), asked(tool_mode="native"))
+        await say(ToolCallingProvider(model), asked(tool_mode="native"))
 
 
 async def test_a_backend_that_ignores_a_demand_to_call_is_constrained_next_time():
     model = Model([TextDelta("No.")], letters(ROME), can=NATIVE)
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     required = ToolChoice("required")
     assert calls_of(await say(provider, asked(tool_choice=required))) == []
     assert calls_of(await say(provider, asked(tool_choice=required))) == [("get_weather", '{"city": "Rome"}')]
@@ -452,7 +451,7 @@ async def test_a_backend_that_ignores_a_demand_to_call_is_constrained_next_time(
 @pytest.mark.parametrize("can", [NATIVE, SCHEMAS, NONE])
 async def test_an_unfinished_call_at_the_token_limit_is_a_cut_call_not_text(can: Capabilities):
     model = Model([*letters(ROME[:45]), StepFinished(StepEnd.LENGTH)], can=can)
-    chunks = await say(ToolModeProvider(model), asked())
+    chunks = await say(ToolCallingProvider(model), asked())
     assert [name for name, _ in calls_of(chunks)] == ["get_weather"]
     assert (text_of(chunks), chunks[-1]) == ("", StepFinished(StepEnd.LENGTH))
 
@@ -460,13 +459,13 @@ async def test_an_unfinished_call_at_the_token_limit_is_a_cut_call_not_text(can:
 @pytest.mark.parametrize("can", [NATIVE, SCHEMAS, NONE])
 async def test_an_answer_that_breaks_off_in_a_call_is_cut_whatever_the_backend_says(can: Capabilities):
     model = Model([*letters(ROME[:-2]), StepFinished(StepEnd.UNKNOWN)], can=can)
-    chunks = await say(ToolModeProvider(model), asked())
+    chunks = await say(ToolCallingProvider(model), asked())
     assert chunks[-1] == StepFinished(StepEnd.LENGTH)
 
 
 async def test_a_backends_own_calls_and_those_in_its_text_do_not_mix():
     own = [CallFragment(0, "id1", "get_weather", '{"city": '), TextDelta(ROME), CallFragment(0, arguments='"Oslo"}')]
-    chunks = await say(ToolModeProvider(Model(own)), asked())
+    chunks = await say(ToolCallingProvider(Model(own)), asked())
     assert sorted(calls_of(chunks)) == [("get_weather", '{"city": "Oslo"}'), ("get_weather", '{"city":"Rome"}')]
 
 
@@ -474,7 +473,7 @@ async def test_secrets_in_tools_written_into_the_prompt_do_not_leave():
     model = Model([TextDelta("x")], can=NONE)
     secret = "hunter22-very"
     described = msgspec.structs.replace(tool(), description=f"Needs {secret}.")
-    provider = RedactingProvider(ToolModeProvider(model), Redactor([secret]))
+    provider = RedactingProvider(ToolCallingProvider(model), Redactor([secret]))
     await say(provider, asked(tools=[described]))
     assert secret not in str(model.requests)
     assert "get_weather" in model.sent.messages[0].text
@@ -484,7 +483,7 @@ async def test_secrets_in_tools_that_a_backend_takes_itself_do_not_leave():
     model = Model([TextDelta("x")])
     secret = 'hunt"er22-very'
     given = tool("set_key", key={"type": "string", "enum": [secret, "other"], "description": f"not {secret}"})
-    await say(RedactingProvider(ToolModeProvider(model), Redactor([secret])), asked(tools=[given, tool("look")]))
+    await say(RedactingProvider(ToolCallingProvider(model), Redactor([secret])), asked(tools=[given, tool("look")]))
     assert "er22-very" not in str(model.requests)
     assert [each.name for each in model.sent.tools] == ["set_key", "look"]
     assert model.sent.tools[0].schema["properties"]["key"]["enum"][1] == "other"
@@ -498,7 +497,7 @@ async def test_a_call_written_as_text_gets_the_secret_as_json_has_it_if_its_tool
         return [TextDelta(written.format(request.messages[-1].text))]
 
     for named in (("look",), ()):
-        model = ToolModeProvider(Model(play))
+        model = ToolCallingProvider(Model(play))
         provider = RedactingProvider(model, Redactor([secret]), Recipients(tools=named))
         [(name, arguments)] = calls_of(await say(provider, asked(user(secret), tools=[tool("look")])))
         assert name == "look"
@@ -512,14 +511,14 @@ async def test_an_answer_that_was_asked_for_as_json_stays_json_where_a_secret_is
         return [TextDelta(f'{{"key": "{request.messages[-1].text}"}}')]
 
     request = msgspec.structs.replace(asked(user(secret), tools=[]), sampling=Sampling(json_object=True))
-    chunks = await say(RedactingProvider(ToolModeProvider(Model(play)), Redactor([secret])), request)
+    chunks = await say(RedactingProvider(ToolCallingProvider(Model(play)), Redactor([secret])), request)
     assert json.loads("".join(each.text for each in chunks if isinstance(each, TextDelta))) == {"key": secret}
 
 
 async def test_a_refusal_of_logprobs_takes_no_tools_from_the_model():
     refusal = error_for("one", "m", 400, "logprobs is not supported with tools + stream")
     model = Model([refusal], [TextDelta("x")])
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     with pytest.raises(ProviderRejected, match="logprobs"):
         await say(provider, msgspec.structs.replace(asked(), sampling=Sampling(logprobs=2)))
     await say(provider, asked())
@@ -528,13 +527,13 @@ async def test_a_refusal_of_logprobs_takes_no_tools_from_the_model():
 
 def test_words_that_hold_no_call_keep_what_is_told_of_their_tokens_however_many_come_at_once():
     said = [TextDelta(word, [{"token": word}]) for word in ("It ", "is ", "fine.")]
-    assert Reading([tool()], constrained=False, repair=True, calls_natively=False).read(said) == said
+    assert AnswerReader([tool()], constrained=False, repair=True, calls_natively=False).read(said) == said
 
 
 async def test_two_hundred_tools_fit_into_a_small_window():
     tools = [tool(f"tool_number_{n}", city={"type": "string", "description": "long words " * 30}) for n in range(200)]
     model = Model([TextDelta("x")], can=NONE, window=4096)
-    await say(ToolModeProvider(model), asked(tools=tools))
+    await say(ToolCallingProvider(model), asked(tools=tools))
     text = model.sent.messages[0].text
     assert all(each.name in text for each in tools)
     assert len(text) < room_for_tools(4096) + 1000
@@ -542,7 +541,7 @@ async def test_two_hundred_tools_fit_into_a_small_window():
 
 async def test_a_tool_without_a_name_is_left_out_and_the_others_stay():
     model = Model([TextDelta("x")])
-    await say(ToolModeProvider(model), asked(tools=[tool(""), tool("look"), tool(" ")]))
+    await say(ToolCallingProvider(model), asked(tools=[tool(""), tool("look"), tool(" ")]))
     assert [each.name for each in model.sent.tools] == ["look"]
 
 
@@ -591,7 +590,7 @@ class NoFormats(LlamaCpp):
 
 async def test_the_schema_of_an_answer_goes_in_the_form_that_the_server_takes(http: HttpClient):
     async with running(NoFormats()) as server:
-        provider = ToolModeProvider(OpenAIProvider("one", Endpoint(url=server.url), http))
+        provider = ToolCallingProvider(OpenAIProvider("one", Endpoint(url=server.url), http))
         for _ in range(2):
             chunks = await say(provider, msgspec.structs.replace(asked(), model="any"))
             assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
@@ -608,7 +607,7 @@ async def test_a_schema_that_is_not_taken_strictly_is_sent_less_so(http: HttpCli
             return LlamaCpp.post_v1_chat_completions(self, request)
 
     async with running(OpenAI()) as server:
-        provider = ToolModeProvider(OpenAIProvider("one", Endpoint(url=server.url), http))
+        provider = ToolCallingProvider(OpenAIProvider("one", Endpoint(url=server.url), http))
         chunks = await say(provider, msgspec.structs.replace(asked(), model="any"))
     assert calls_of(chunks) == [("get_weather", '{"city": "Rome"}')]
 
@@ -616,7 +615,7 @@ async def test_a_schema_that_is_not_taken_strictly_is_sent_less_so(http: HttpCli
 @pytest.mark.parametrize("mode", ["native", "constrained", "prompted"])
 async def test_a_call_that_opens_brackets_without_end_is_a_call_that_cannot_be_read(mode):
     said = '<tool_call>{"name": "get_weather", "arguments": {"city": ' + "[" * 100_000
-    [(name, arguments)] = calls_of(await say(ToolModeProvider(Model([TextDelta(said)])), asked(tool_mode=mode)))
+    [(name, arguments)] = calls_of(await say(ToolCallingProvider(Model([TextDelta(said)])), asked(tool_mode=mode)))
     assert name == "get_weather"
     assert arguments.endswith("[" * 1000)  # dispatch answers it as what it is
 
@@ -625,7 +624,7 @@ async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
     call = AssistantMessage("", (ToolCall("c1", "get_weather", '{"city": "Rome"}'),))
     result = ToolMessage("c1", "get_weather", (TextPart("sunny"),))
     model = Model(letters('{"answer": "Sunny."}'), can=SCHEMAS)
-    provider = ToolModeProvider(model)
+    provider = ToolCallingProvider(model)
     await say(provider, asked(user("Rome?"), call, result))
     assert "get_weather" in json.dumps(model.sent.sampling.json_schema)
     await say(provider, asked(user("Rome?"), call, result, call, result))
@@ -635,7 +634,7 @@ async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
 @pytest.mark.parametrize("constrained", [True, False])
 def test_what_has_read_an_answer_is_not_left_to_the_collector(constrained):
     tool = ToolSpec("add", "", {"type": "object"}, Effect.READ, "add")
-    reading = Reading([tool], constrained=constrained, repair=True)
-    gone = weakref.ref(reading)
-    del reading
+    reader = AnswerReader([tool], constrained=constrained, repair=True)
+    gone = weakref.ref(reader)
+    del reader
     assert gone() is None

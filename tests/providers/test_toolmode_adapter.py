@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
@@ -51,7 +51,7 @@ class Small(ScriptedProvider):
 
 async def said(model: Small, *messages: Message, **fields: Any) -> list[Chunk]:
     request = StepRequest("m", messages, tools=(ADD,), **fields)
-    async with ToolModeProvider(model).stream(request) as batches:
+    async with ToolCallingProvider(model).stream(request) as batches:
         return [chunk async for batch in batches for chunk in batch]
 
 
@@ -158,11 +158,11 @@ async def test_a_result_is_told_without_the_turns_before_it():
 
 async def test_the_word_gate_is_for_weak_models_without_an_adapter():
     plain = Small(CALL, tool_adapter=False)
-    provider = ToolModeProvider(plain)
+    provider = ToolCallingProvider(plain)
     await provider.describe("m")
     request = StepRequest("m", (user("tell me a joke"),), tools=(ADD,))
     assert not provider.prepared(request).sampling.json_schema
-    tuned = ToolModeProvider(Small(CALL))
+    tuned = ToolCallingProvider(Small(CALL))
     await tuned.describe("m")
     assert tuned.prepared(request).sampling.json_schema
 

@@ -11,7 +11,7 @@ from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
 from aish.providers.endpoint import Endpoint
 from aish.providers.model_store.cache import ModelCache
 from aish.providers.openai.provider import OpenAIProvider
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import CallFragment, Chunk
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
@@ -38,7 +38,7 @@ SPECS = tuple(
 QUESTIONS = ("How is the weather in Rome?", "Add 3 and 4.", "Tell me a joke!")
 
 
-async def say(provider: ToolModeProvider, messages: tuple[Message, ...], choice: ToolChoice) -> list[Chunk]:
+async def say(provider: ToolCallingProvider, messages: tuple[Message, ...], choice: ToolChoice) -> list[Chunk]:
     sampling = Sampling(max_tokens=120, temperature=0.0, seed=1)
     request = StepRequest("smollm2", messages, tools=SPECS, tool_choice=choice, sampling=sampling, deadline_s=100)
     async with provider.stream(request) as batches:
@@ -63,7 +63,7 @@ async def test_the_small_model_makes_valid_calls_and_streams_its_answers(model_c
             lambda url, key: OpenAIProvider("embedded", Endpoint(url=url, key=key), http),
             EmbeddedSettings(context_size=1024, threads=THREADS),
         )
-        provider = ToolModeProvider(inner)
+        provider = ToolCallingProvider(inner)
         try:
             for question in QUESTIONS:
                 check_call(await say(provider, (user(question),), ToolChoice("required")))

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from aish.process.clock import SystemClock
-from aish.providers.tool_calling.provider import ToolModeProvider
-from aish.providers.tool_calling.relevance import relevant
+from aish.providers.tool_calling.provider import ToolCallingProvider
+from aish.providers.tool_calling.weak_models import select_relevant
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.types.messages import SystemMessage, user
 from aish.types.models import Capabilities, Constraint, ModelInfo
@@ -37,7 +37,7 @@ RUNTIME = [
     ],
 )
 def test_the_tools_a_question_is_about(question, names):
-    found = {tool.name for tool in relevant([*RUNTIME, RUN], [SystemMessage("x"), user(question)])}
+    found = {tool.name for tool in select_relevant([*RUNTIME, RUN], [SystemMessage("x"), user(question)])}
     assert found == names
 
 
@@ -58,7 +58,7 @@ class Known:
 
 
 async def told(parameters: int | None, question: str, **fields) -> str:
-    provider = ToolModeProvider(Known(parameters))  # type: ignore[arg-type]
+    provider = ToolCallingProvider(Known(parameters))  # type: ignore[arg-type]
     await provider.describe("m")
     sent = provider.prepared(StepRequest("m", (user(question),), (*RUNTIME, RUN), **fields))
     return "\n".join(message.text for message in sent.messages)

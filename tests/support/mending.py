@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from aish.tool_calls.detect.detector import Recogniser
-from aish.tool_calls.detect.envelope import Written
-from aish.tool_calls.detect.resolution import make_ready
-from aish.tool_calls.repair.fuzzy_match import find_near
-from aish.tool_calls.repair.repair import BadArguments, mend
+from aish.tool_calls.detect.detector import CallDetector
+from aish.tool_calls.detect.envelope import WrittenCall
+from aish.tool_calls.detect.resolution import resolve_call
+from aish.tool_calls.repair.fuzzy_match import find_similar
+from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.types.tools import Arguments
 from support.damage import Damaged
 
@@ -18,14 +18,14 @@ def written(case: Damaged, rng: random.Random) -> list[tuple[str, str]]:
     if case.form == "arguments":
         return [(case.called, case.text)]
     tools = {tool.name: tool for tool in case.tools}
-    recogniser = Recogniser({tool.name: tool.schema for tool in case.tools})
+    recogniser = CallDetector({tool.name: tool.schema for tool in case.tools})
     pieces, pos, whole = [], 0, case.finish == "stop"
     while pos < len(case.text):
         step = rng.choice((1, 2, 3, 7, 20, 1000))
         pieces += recogniser.feed(case.text[pos : pos + step])
         pos += step
     pieces += recogniser.finish(whole=whole)
-    ready = [make_ready(piece, tools, whole=whole) for piece in pieces if isinstance(piece, Written)]
+    ready = [resolve_call(piece, tools, whole=whole) for piece in pieces if isinstance(piece, WrittenCall)]
     return [(call.name, call.arguments) for call in ready]
 
 
@@ -35,11 +35,11 @@ def executed(case: Damaged, rng: random.Random) -> list[tuple[str, Arguments]]:
     calls = written(case, rng)
     run: list[tuple[str, Arguments]] = []
     for name, arguments in calls[:-1] if case.finish == "length" else calls:
-        spec = tools.get(find_near(name, tools) or "")
+        spec = tools.get(find_similar(name, tools) or "")
         if spec is None:
             continue
         try:
-            mended = mend(arguments, spec)
+            mended = repair_arguments(arguments, spec)
         except BadArguments:
             continue
         if not mended.errors:

@@ -10,7 +10,7 @@ import pytest
 
 from aish.frontends.eval.cases import load_file
 from aish.providers.scripted import ScriptedProvider
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import StepRequest
@@ -30,7 +30,7 @@ def test_a_training_prompt_is_what_the_constrained_mode_sends(tools):
 
     messages = (SystemMessage("Be brief."), user("Add 2 and 3"))
     specs = tuple(written.spec for written in tools[:5])
-    sent = ToolModeProvider(ScriptedProvider("s", {})).prepared(
+    sent = ToolCallingProvider(ScriptedProvider("s", {})).prepared(
         StepRequest(model="m", messages=messages, tools=specs, tool_mode="constrained")
     )
     assert prompt(messages, specs) == templated(sent.messages)

@@ -121,12 +121,12 @@ class Providers:
     def _embedded(self, name: str, file: str = "") -> Provider:
         from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
         from aish.providers.endpoint import Endpoint
-        from aish.providers.model_store.cache import Preferred
+        from aish.providers.model_store.cache import PreferredModel
         from aish.providers.openai.provider import OpenAIProvider
 
         settings = self._config.embedded
         return EmbeddedProvider(
-            Preferred(self._model_cache(), file or settings.model),
+            PreferredModel(self._model_cache(), file or settings.model),
             lambda url, key: OpenAIProvider(name, Endpoint(url=url, key=key), self._http),
             EmbeddedSettings(
                 threads=settings.threads, context_size=settings.context_size, idle_stop_s=settings.idle_stop_s
@@ -158,9 +158,9 @@ class Providers:
 
 
 def _calling_tools(provider: Provider) -> Provider:
-    from aish.providers.tool_calling.provider import ToolModeProvider
+    from aish.providers.tool_calling.provider import ToolCallingProvider
 
-    return ToolModeProvider(provider)
+    return ToolCallingProvider(provider)
 
 
 def _counter(file: str) -> Callable[[str], int | None] | None:

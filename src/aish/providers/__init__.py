@@ -1,1 +1,1 @@
-"""Backends that answer, behind one streaming port."""
+"""Model backends behind one streaming port."""

@@ -1,4 +1,5 @@
-"""Looks for model servers that already run on this machine: all well-known places at once, half a second."""
+"""Looks for model servers that already run on this machine: asks all configured addresses at once, for half a
+second."""
 
 from __future__ import annotations
 
@@ -12,17 +13,18 @@ from aish.ports import Provider
 
 
 async def discover(settings: DiscoveryConfig, make_provider: Callable[[ServerConfig], Provider]) -> Sequence[Provider]:
-    """Those that list at least one model, in the order of the settings; where two names mean one place, the first."""
+    """Returns the servers that list at least one model, in the order of the settings. Of two names for one address, the
+    first."""
     probes = (_probe(make_provider(server), settings.timeout_s) for server in settings.servers)
     found: dict[str, Provider] = {}
     for server, provider in zip(settings.servers, await asyncio.gather(*probes), strict=True):
         if provider is not None:
-            found.setdefault(_place(server.url), provider)
+            found.setdefault(_address(server.url), provider)
     return list(found.values())
 
 
 async def _probe(provider: Provider, timeout_s: float) -> Provider | None:
-    """Something else may listen there, or nothing: neither is worth a word."""
+    """Another program may listen there, or none: neither is reported."""
     try:
         async with asyncio.timeout(timeout_s):
             return provider if await provider.list_models() else None
@@ -30,8 +32,8 @@ async def _probe(provider: Provider, timeout_s: float) -> Provider | None:
         return None
 
 
-def _place(url: str) -> str:
-    """Host and port: what listens there is one server, under whichever path and name it is known."""
+def _address(url: str) -> str:
+    """Host and port. A server is the same under any path and any name of its host."""
     parts = urlsplit(url)
     if not parts.hostname:
         return url

@@ -1,6 +1,6 @@
-"""An HTTP backend: where it is, and how to call it.
+"""An HTTP backend: its address, and calls to it.
 
-Answers come as one JSON document or as a stream. All failures are ProviderErrors, and no key is ever in one.
+Replies are one JSON document or a stream. All failures become ProviderErrors, and no key is part of one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aish.providers.loose_json import NotJson, decode_json, encode_json
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 LOOKUP = Timeouts(connect_s=3, first_byte_s=5, idle_s=5, total_s=10)
 WRONG_URL = "is the provider's url right? It usually ends in /v1"
-# Shorter ones are placeholders such as "none"; hiding those would garble every sentence they occur in.
+# Shorter keys are placeholders such as "none". Hiding those would garble any text that contains them.
 _MIN_SECRET_CHARS = 6
 
 
@@ -30,7 +30,7 @@ HeaderPairs = tuple[tuple[str, str], ...]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Secrets never show in its repr."""
+    """The settings of a backend. Secrets do not show in its repr."""
 
     url: str
     key: str = ""
@@ -50,17 +50,17 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """Without /v1: where `/props`, `/tokenize` and Ollama's own API are."""
+        """Without /v1: the base of `/props`, `/tokenize` and Ollama's own API."""
         return self.url.rstrip("/").removesuffix("/v1")
 
     @property
     def api(self) -> str:
-        """With /v1, which is taken for granted where the url names only a host."""
+        """With /v1, which is added where the url names only a host."""
         url = self.url.rstrip("/")
         return url if "/" in url.partition("://")[2] else f"{url}/v1"
 
     def request_headers(self) -> list[tuple[str, str]]:
-        """Configured ones win over ours."""
+        """Configured headers replace ours."""
         ours = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
         if self.key:
             ours["authorization"] = f"Bearer {self.key}"
@@ -68,7 +68,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         return [*((n, v) for n, v in ours.items() if n not in configured), *self.headers.items()]
 
     def timeouts(self, deadline_s: float) -> Timeouts:
-        """For one model call. How long silence may last depends on where the answer stands: see `answer_body`."""
+        """For one model call. How long silence may last depends on how far the reply has come, so its reader sets that
+        limit."""
         total_s = self.max_call_s
         if deadline_s < total_s:
             total_s = max(0.0, deadline_s)
@@ -82,7 +83,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Backend:
-    """Calls to one endpoint. `model` in a call is for the error if there is no such one."""
+    """Calls one endpoint. `model` in a call is for the error message if the backend does not have it."""
 
     def __init__(self, name: str, endpoint: Endpoint, http: HttpClient) -> None:
         self.name = name
@@ -100,12 +101,12 @@ class Backend:
     def stream(
         self, url: str, body: Any, *, model: str, deadline_s: float, traceparent: str = ""
     ) -> AbstractAsyncContextManager[Response]:
-        """An answer that has begun well. What fails while it is read here is translated, too."""
+        """A reply with status 200. Failures while it is read are translated, too."""
         headers = (*self._headers, ("traceparent", traceparent)) if traceparent else self._headers
         timeouts, has_deadline = self.endpoint.timeouts(deadline_s), deadline_s <= self.endpoint.max_call_s
-        return self._opened(model, "POST", url, headers, encode_json(body), timeouts, has_deadline=has_deadline)
+        return self._open(model, "POST", url, headers, encode_json(body), timeouts, has_deadline=has_deadline)
 
-    def _opened(
+    def _open(
         self,
         model: str,
         method: str,
@@ -120,10 +121,10 @@ class Backend:
             request = self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
         except (WireError, UsageError) as exc:
             raise self.translated(exc) from exc
-        return _Opened(self, model, request, has_deadline)
+        return _CheckedResponse(self, model, request, has_deadline)
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
-        async with self._opened(model, method, url, self._headers, body, timeouts) as response:
+        async with self._open(model, method, url, self._headers, body, timeouts) as response:
             data = await response.read(MAX_ANSWER_BYTES)
             try:
                 return decode_json(data)
@@ -132,7 +133,7 @@ class Backend:
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
 
     async def refusal(self, model: str, response: Response) -> ProviderError:
-        """Why that is no answer."""
+        """The error for a reply that cannot be used."""
         if response.status != 200:
             return await refusal(self.name, model, response)
         encoding = response.headers["content-encoding"][:20]
@@ -145,20 +146,21 @@ class Backend:
         return self.without_secrets(translate(self.name, error, has_deadline=has_deadline))
 
     def without_secrets(self, error: ProviderError) -> ProviderError:
-        """Some backends repeat the key they refuse."""
+        """Some backends repeat the key that they refuse."""
         error.message = self.endpoint.hide_secrets(error.message)
         error.hint = self.endpoint.hide_secrets(error.hint)
         error.args = (error.message,)
         return error
 
 
-class _Opened(msgspec.Struct, eq=False):
-    """An answer that has begun well; failures are translated. A class: a generator costs more, for every request."""
+class _CheckedResponse(msgspec.Struct, eq=False):
+    """A reply whose status and encoding have been checked; failures are translated. It is a class because a generator
+    would cost more for every request."""
 
     backend: Backend
     model: str
     request: AbstractAsyncContextManager[Response]
-    has_deadline: bool  # it is the caller who says how long all of it may take
+    has_deadline: bool  # the caller limits the time for the whole call
 
     async def __aenter__(self) -> Response:
         try:

@@ -1,4 +1,4 @@
-"""Translates what goes wrong on the wire into ProviderErrors, once, for every HTTP backend."""
+"""Translates errors of HTTP backends into ProviderErrors: the one place for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 300
 _MAX_ERROR_BYTES = 64 * 1024
 _ERROR_BODY_S = 1.0  # the status has already said the essential thing
 
-# For those that cannot embed by ids. LangChain sends ids unless told so, and those of OpenAI's models at that.
+# For backends that cannot embed token ids. LangChain sends the ids of OpenAI's tokenizer by default.
 SEND_TEXT = "send texts as `input`; in LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
 
 _NO_SUCH_MODEL = re.compile(
@@ -49,7 +49,7 @@ _TEMPLATE_HINT = (
 
 
 def translate(provider: str, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
-    """`has_deadline`: it was the caller who said how long all of it may take."""
+    """`has_deadline`: the caller limited the time for the whole call."""
     if isinstance(error, WireTimeout):
         is_deadline = has_deadline and error.phase == "total"
         return ProviderTimeout(f"{provider}: {error.message}", is_deadline=is_deadline, hint=error.hint)
@@ -64,7 +64,7 @@ def translate(provider: str, error: WireError | UsageError, *, has_deadline: boo
 
 
 async def refusal(provider: str, model: str, response: Response) -> ProviderError:
-    """The error for an answer whose status is not a success."""
+    """The error for a reply without a status of success."""
     if 300 <= response.status < 400:
         return _moved(provider, response)
     body = await _read_some(response)
@@ -98,7 +98,8 @@ def stream_error(provider: str, model: str, error: Any) -> ProviderError:
 
 
 def error_text(body: bytes) -> str:
-    """What a person should read of an error body: the message inside JSON, the title of a page, or the text itself."""
+    """The part of an error body that people should read: the message in JSON, the kind of a page, or the text
+    itself."""
     try:
         return _message_of(decode_json(body))
     except NotJson:
@@ -124,14 +125,14 @@ def _message_of(value: Any) -> str:
 
 
 def _inner(error: dict[str, Any]) -> Any:
-    if isinstance(error.get("loc"), list) and "msg" in error:  # how FastAPI names the field at fault
+    if isinstance(error.get("loc"), list) and "msg" in error:  # FastAPI's way to name the field at fault
         return f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
-    said = (error.get(key) for key in ("error", "message", "detail", "msg"))
-    return next((value for value in said if value and not isinstance(value, bool)), str(error))
+    texts = (error.get(key) for key in ("error", "message", "detail", "msg"))
+    return next((value for value in texts if value and not isinstance(value, bool)), str(error))
 
 
 def _one_line(text: str) -> str:
-    """Without what could move the cursor or colour the screen."""
+    """Removes everything that could move the cursor or colour the screen."""
     line = " ".join(text[: 4 * _SHOWN_CHARS].split())
     return "".join(letter for letter in line if letter.isprintable())[:_SHOWN_CHARS]
 

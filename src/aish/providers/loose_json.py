@@ -1,7 +1,7 @@
-"""JSON as backends and terminals really write it: halves of characters on the way in, stray bytes on the way out.
+"""JSON as backends and terminals really write it: with broken characters in either direction.
 
-Strict first, since that is fast and nearly always right. What is not Unicode becomes a replacement character: one odd
-letter in an answer is better than no answer.
+Strict reading comes first, since it is fast and nearly always right. Bytes that are not Unicode become a replacement
+character: one odd letter in an answer is better than no answer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class NotJson(Exception):
-    """Not even read with patience; the message says where it fails."""
+    """Cannot be read even leniently. The message says where it fails."""
 
 
 def encode_json(value: Any) -> bytes:
-    """Output of programs, kept with `surrogateescape`, holds what UTF-8 cannot."""
+    """The output of programs, decoded with `surrogateescape`, may contain characters that UTF-8 cannot encode."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -28,14 +28,15 @@ def encode_json(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Of what is JSON already."""
+    """Decodes what is JSON already."""
     if isinstance(value, msgspec.Raw):
         return json.loads(bytes(value))
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def decode_json(data: bytes, decode: Callable[[bytes], T] = msgspec.json.decode) -> T:
-    """NotJson if it is none. Tokens that are halves of characters leave backends as broken UTF-8 or lone surrogates."""
+    """Raises NotJson. Tokens that are halves of characters arrive as broken UTF-8 or lone surrogates; these are
+    repaired."""
     try:
         return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:

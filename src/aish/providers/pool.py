@@ -1,10 +1,14 @@
 """Several endpoints that serve the same models, as one provider.
 
-The least busy healthy one is asked. One that fails before its first chunk is set aside for a while and the next is
-tried; after the first chunk there is no way back, since what was said cannot be unsaid. When all are set aside, the one
-that has waited longest is tried all the same. One that comes back is given one request, and more when it has begun to
-answer that. One that lacks the model is passed over, and is as healthy as before. One that takes a request and says
-nothing is asked whether it is there at all (`pool_check`), as long as there is a healthy one to go on to.
+The least busy healthy member is asked. A member that fails before its first chunk rests for a while, and the next one
+is tried. After the first chunk there is no other try, since text that was sent cannot be taken back. If all rest, the
+one that has rested longest is tried. A member that comes back gets a single request, and more once it has begun to
+answer it. A member that lacks the model is skipped and stays healthy.
+
+A member that is silent after a request may be thinking about a long prompt, or its host may have lost its power, which
+nothing on the connection shows. So, as long as there is another healthy member, a silent one is asked for its models,
+which costs it nothing. Any reply counts as alive. So does a refused connection: if the server had ended, its system
+would have ended the request.
 """
 
 from __future__ import annotations
@@ -28,21 +32,86 @@ from aish.errors import (
     ProviderUnavailable,
 )
 from aish.ports import Provider, TextRelay
-from aish.providers.pool_health import ANSWER_S, SILENCE_S, watched
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 
+# How much silence before a check, and between checks.
+SILENCE_S = 10.0
+# For the reply to a check. A busy member may miss one, but not two in a row.
+ANSWER_S = 5.0
+_MAX_UNANSWERED = 2
+_CANCEL_WAIT_S = 1.0
+
+
+@asynccontextmanager
+async def watch_silence(provider: Provider, *, silence_s: float, answer_s: float) -> AsyncIterator[None]:
+    """A context for waiting for the first chunk. Raises ProviderUnavailable if the endpoint is gone."""
+    loop = asyncio.get_running_loop()
+    checks: list[asyncio.Task[str]] = []
+    try:
+        async with asyncio.timeout(None) as patience:
+
+            def check() -> None:
+                checks.append(loop.create_task(_check_repeatedly(provider, patience, silence_s, answer_s)))
+
+            timer = loop.call_later(silence_s, check)
+            try:
+                yield
+            finally:
+                timer.cancel()
+                await _cancel_all(checks)
+    except TimeoutError as exc:
+        if not patience.expired():
+            raise
+        raise ProviderUnavailable(f"{checks[0].result()}; it had taken a request and said nothing") from exc
+
+
+async def _check_repeatedly(provider: Provider, patience: asyncio.Timeout, silence_s: float, answer_s: float) -> str:
+    """Ends the waiting when the endpoint is gone, and returns why."""
+    unanswered = 0
+    while True:
+        why = await _check_once(provider, answer_s)
+        unanswered = unanswered + 1 if why else 0
+        if unanswered == _MAX_UNANSWERED:
+            patience.reschedule(asyncio.get_running_loop().time())
+            return why
+        if not unanswered:
+            await asyncio.sleep(silence_s)
+
+
+async def _check_once(provider: Provider, answer_s: float) -> str:
+    """Returns why there is no reply; "" if there is one."""
+    try:
+        async with asyncio.timeout(answer_s):
+            await provider.list_models()
+    except TimeoutError:
+        return f"{provider.name}: no answer within {answer_s:g} s"
+    except ProviderTimeout as exc:
+        return exc.message
+    except ProviderError:
+        pass
+    return ""
+
+
+async def _cancel_all(tasks: list[asyncio.Task[str]]) -> None:
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=_CANCEL_WAIT_S)
+
+
 T = TypeVar("T")
 
-# Long enough not to stumble over a dead endpoint on every request, short enough to notice its return.
+# Long enough to spare requests the dead endpoint, short enough to notice its return.
 REST_S = 10.0
-# A busy one may name its own time, within reason.
+# A busy endpoint may name its own time, up to this.
 MAX_REST_S = 60.0
-# Failures of the endpoint. A refused request would be refused by the others, too.
-_OF_THE_ENDPOINT = (ProviderUnavailable, ProviderTimeout, ProviderBusy, ProviderProtocolError)
-_TRY_ANOTHER = (*_OF_THE_ENDPOINT, ModelNotFound)
+# Failures of the endpoint. A request that one refuses would be refused by the others, too.
+_ENDPOINT_FAILURES = (ProviderUnavailable, ProviderTimeout, ProviderBusy, ProviderProtocolError)
+_RETRYABLE = (*_ENDPOINT_FAILURES, ModelNotFound)
 
 
 class _Member:
@@ -50,25 +119,25 @@ class _Member:
         self.provider = provider
         self.in_flight = 0
         self.rests_until_s = 0.0
-        self.is_doubted = False  # it failed last
-        self.is_tried = False  # and a request is about to find out
+        self.failed_last = False  # its last request failed
+        self.has_trial = False  # one request is trying it out
 
     def is_healthy(self, now_s: float) -> bool:
-        return self.rests_until_s <= now_s and not self.is_tried
+        return self.rests_until_s <= now_s and not self.has_trial
 
-    def answered(self) -> None:
-        self.is_doubted = self.is_tried = False
+    def mark_healthy(self) -> None:
+        self.failed_last = self.has_trial = False
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        tries = self.is_doubted
-        self.is_tried = self.is_tried or tries
+    def in_use(self) -> Iterator[None]:
+        tries = self.failed_last
+        self.has_trial = self.has_trial or tries
         self.in_flight += 1
         try:
             yield
         finally:
             self.in_flight -= 1
-            self.is_tried = self.is_tried and not tries
+            self.has_trial = self.has_trial and not tries
 
 
 class PoolProvider:
@@ -84,26 +153,26 @@ class PoolProvider:
     ) -> None:
         self._name = name
         self._members = [_Member(provider) for provider in members]
-        self._call_s = call_s  # no other is asked after so long
+        self._call_s = call_s  # after so long no other member is tried
         self._monotonic_s = monotonic_s
-        self._watched = partial(watched, silence_s=silence_s, answer_s=answer_s)
+        self._watch = partial(watch_silence, silence_s=silence_s, answer_s=answer_s)
 
     @property
     def name(self) -> str:
         return self._name
 
     async def list_models(self) -> Sequence[ModelInfo]:
-        return await self._first_to(lambda provider: provider.list_models())
+        return await self._try_members(lambda provider: provider.list_models())
 
     async def describe(self, model: str) -> ModelInfo:
-        """Asks every member, and promises only what all can keep: any of them may serve the next request."""
+        """Asks every member and reports what all of them support: any of them may serve the next request."""
         answers = await asyncio.gather(*(self._describe(member, model) for member in self._members))
         infos = [answer for answer in answers if isinstance(answer, ModelInfo)]
         if not infos:
-            raise self._worst([answer for answer in answers if isinstance(answer, ProviderError)])
+            raise self._error_to_raise([answer for answer in answers if isinstance(answer, ProviderError)])
         sizes = [info.context_size for info in infos if info.context_size is not None]
         parameters = [info.parameters for info in infos if info.parameters is not None]
-        capabilities = _shared([info.capabilities for info in infos])
+        capabilities = _common_capabilities([info.capabilities for info in infos])
         return ModelInfo(self._name, model, min(sizes, default=None), capabilities, min(parameters, default=None))
 
     @asynccontextmanager
@@ -114,7 +183,7 @@ class PoolProvider:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
-        """As by any member: they serve the same models in the same way."""
+        """The same for any member, since they serve the same models in the same way."""
         return self._members[0].provider.prepared(request) if self._members else request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
@@ -128,7 +197,7 @@ class PoolProvider:
         return None
 
     async def embed(self, model: str, inputs: Inputs) -> Embedded:
-        return await self._first_to(lambda provider: provider.embed(model, inputs))
+        return await self._try_members(lambda provider: provider.embed(model, inputs))
 
     async def aclose(self) -> None:
         for member in self._members:
@@ -138,7 +207,7 @@ class PoolProvider:
         try:
             return await member.provider.describe(model)
         except ProviderError as exc:
-            self._rest_after(member, exc)
+            self._note_failure(member, exc)
             return exc
 
     async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
@@ -152,64 +221,64 @@ class PoolProvider:
             begun = False
             try:
                 left = msgspec.structs.replace(request, deadline_s=request.deadline_s - taken_s)
-                async with aclosing(_counted(member, left, relay)) as batches:
-                    async with self._patience(member, order[place + 1 :]):
+                async with aclosing(_stream_from(member, left, relay)) as batches:
+                    async with self._silence_watch(member, order[place + 1 :]):
                         first = await anext(batches, None)
                     if first is None:
-                        raise ProviderProtocolError(f"{self._name} answered with nothing")
+                        raise ProviderProtocolError(f"{self._name} mark_healthy with nothing")
                     begun = True
-                    member.answered()
+                    member.mark_healthy()
                     yield first
                     async for batch in batches:
                         yield batch
                 member.rests_until_s = 0.0
                 return
-            except _TRY_ANOTHER as exc:
-                self._rest_after(member, exc)
+            except _RETRYABLE as exc:
+                self._note_failure(member, exc)
                 if begun or (isinstance(exc, ProviderTimeout) and exc.is_deadline):  # no time is left to ask another
                     raise
                 failures.append(exc)
-        raise self._worst(failures)
+        raise self._error_to_raise(failures)
 
-    def _patience(self, member: _Member, others: Sequence[_Member]) -> AbstractAsyncContextManager[None]:
-        """Without end where there is nobody to go on to."""
+    def _silence_watch(self, member: _Member, others: Sequence[_Member]) -> AbstractAsyncContextManager[None]:
+        """Does not watch where there is no other member to turn to."""
         now_s = self._monotonic_s()
-        return self._watched(member.provider) if any(each.is_healthy(now_s) for each in others) else nullcontext()
+        return self._watch(member.provider) if any(each.is_healthy(now_s) for each in others) else nullcontext()
 
-    async def _first_to(self, do: Callable[[Provider], Awaitable[T]]) -> T:
+    async def _try_members(self, do: Callable[[Provider], Awaitable[T]]) -> T:
         failures: list[ProviderError] = []
         order = self._in_order()
         for place, member in enumerate(order):
             try:
-                with member.asked():
-                    async with self._patience(member, order[place + 1 :]):
+                with member.in_use():
+                    async with self._silence_watch(member, order[place + 1 :]):
                         return await do(member.provider)
-            except _TRY_ANOTHER as exc:
-                self._rest_after(member, exc)
+            except _RETRYABLE as exc:
+                self._note_failure(member, exc)
                 failures.append(exc)
-        raise self._worst(failures)
+        raise self._error_to_raise(failures)
 
     def _in_order(self) -> list[_Member]:
-        """Healthy ones first, the least busy of them first; then those that rest, the longest rested first."""
+        """Healthy members first, the least busy first; then resting ones, the longest rested first."""
         now_s = self._monotonic_s()
         healthy = [member for member in self._members if member.is_healthy(now_s)]
         resting = [member for member in self._members if not member.is_healthy(now_s)]
         return [*sorted(healthy, key=lambda m: m.in_flight), *sorted(resting, key=lambda m: m.rests_until_s)]
 
-    def _rest_after(self, member: _Member, error: ProviderError) -> None:
-        if isinstance(error, _OF_THE_ENDPOINT):
+    def _note_failure(self, member: _Member, error: ProviderError) -> None:
+        if isinstance(error, _ENDPOINT_FAILURES):
             asked_s = error.retry_after_s if isinstance(error, ProviderBusy) else None
             member.rests_until_s = self._monotonic_s() + min(asked_s or REST_S, MAX_REST_S)
-            member.is_doubted = True
+            member.failed_last = True
 
-    def _worst(self, failures: Sequence[ProviderError]) -> ProviderError:
-        """One to tell: a refusal or a missing model says more than that another was away."""
-        telling = [failure for failure in failures if not isinstance(failure, _OF_THE_ENDPOINT)]
+    def _error_to_raise(self, failures: Sequence[ProviderError]) -> ProviderError:
+        """Prefers a refusal or a missing model: it says more than that another member was away."""
+        refusals = [failure for failure in failures if not isinstance(failure, _ENDPOINT_FAILURES)]
         nothing = ProviderUnavailable(f"{self._name} has no endpoints")
-        return next(iter([*telling, *reversed(failures)]), nothing)
+        return next(iter([*refusals, *reversed(failures)]), nothing)
 
 
-def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
+def _common_capabilities(all_capabilities: Sequence[Capabilities]) -> Capabilities:
     return Capabilities(
         native_tools=all(can.native_tools for can in all_capabilities),
         constrained=frozenset.intersection(*(can.constrained for can in all_capabilities)),
@@ -219,8 +288,8 @@ def _shared(all_capabilities: Sequence[Capabilities]) -> Capabilities:
     )
 
 
-async def _counted(member: _Member, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
-    with member.asked():
+async def _stream_from(member: _Member, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
+    with member.in_use():
         async with member.provider.stream(request, relay) as batches:
             async for batch in batches:
                 yield batch

@@ -1,10 +1,11 @@
-"""A provider that secrets do not leave for: scrubbed on the way out, put back on the way in.
+"""A provider that receives no secrets: they are replaced on the way out and restored on the way in.
 
-They are put back into what a reader is told. In the arguments of a call, in a plan and in a command line that the model
-proposes, a placeholder stays unless the user has named the tool or the program: else a model could have a secret sent
-to where it likes.
+They are restored in text for the reader. In the arguments of a call, in a plan and in a proposed command line the
+placeholder stays, unless the user has named the tool or the program as a recipient. Otherwise a model could have a
+secret sent anywhere.
 
-Wraps any other, for models marked `redact`. Names, capabilities and failures are the inner provider's.
+It wraps any other provider, for models marked `redact`. Names, capabilities and failures are those of the inner
+provider.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from aish.types.models import ModelInfo
 from aish.types.requests import Knobs, Sampling, StepRequest
 from aish.types.tools import ToolSpec
 
-NONE = Recipients()
+NO_RECIPIENTS = Recipients()
 
 
 class RedactingProvider:
-    def __init__(self, inner: Provider, redactor: Redactor, recipients: Recipients = NONE) -> None:
+    def __init__(self, inner: Provider, redactor: Redactor, recipients: Recipients = NO_RECIPIENTS) -> None:
         self._recipients = recipients
         self._inner = inner
         self._redactor = redactor
@@ -57,17 +58,17 @@ class RedactingProvider:
             yield batches
 
     def prepared(self, request: StepRequest) -> StepRequest:
-        """Placeholders are left to `count_tokens`, which sees the text."""
+        """Placeholders are counted by `count_tokens`, which sees the text."""
         return self._inner.prepared(request)
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, self._redactor.text(text))
 
     async def count_prompt(self, request: StepRequest) -> int | None:
-        return await self._inner.count_prompt(_sent(request, Vault(self._redactor, request.session)))
+        return await self._inner.count_prompt(_redact_request(request, Vault(self._redactor, request.session)))
 
     async def embed(self, model: str, inputs: Inputs) -> Embedded:
-        """Secrets cannot be found in token ids, so those do not leave."""
+        """Secrets cannot be found in token ids, so ids are refused."""
         if (texts := texts_of(inputs)) is None:
             raise ProviderError(f"{self.name} is set to `redact`, and secrets are not found in ids", hint=SEND_TEXT)
         return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
@@ -77,23 +78,24 @@ class RedactingProvider:
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
         vault = Vault(self._redactor, request.session)
-        reply = _Reply(vault, request, self._recipients)
-        async with self._inner.stream(_sent(request, vault)) as batches:
+        reply = _ReplyRestorer(vault, request, self._recipients)
+        async with self._inner.stream(_redact_request(request, vault)) as batches:
             async for batch in batches:
                 if restored := [whole for chunk in batch for whole in reply.restore(chunk)]:
                     yield restored
 
 
-class _Reply:
-    """The streams within an answer: text, which may be asked for as JSON, reasoning, and each call's arguments."""
+class _ReplyRestorer:
+    """Restores secrets in the streams of a reply: text (which may have to be JSON), reasoning, and the arguments of
+    each call."""
 
     def __init__(self, vault: Vault, request: StepRequest, recipients: Recipients) -> None:
         self._vault = vault
         self._recipients = recipients
         self._tools = {tool.name for tool in request.tools}
-        self._text = Restorer(_restoring_text(vault, request))
+        self._text = Restorer(_text_restorer(vault, request))
         self._reasoning = Restorer(vault.restore)
-        self._calls: dict[int | None, _Arguments] = {}
+        self._calls: dict[int | None, _ArgumentsRestorer] = {}
 
     def restore(self, chunk: Chunk) -> list[Chunk]:
         if isinstance(chunk, TextDelta):
@@ -102,15 +104,17 @@ class _Reply:
             return [ReasoningDelta(text)] if (text := self._reasoning.feed(chunk.text)) else []
         if isinstance(chunk, CallFragment):
             if chunk.index not in self._calls:
-                name = chunk.name if chunk.name in self._tools else ""  # one that is misspelt may come to mean another
-                self._calls[chunk.index] = _Arguments(self._vault, self._recipients, name)
+                name = (
+                    chunk.name if chunk.name in self._tools else ""
+                )  # a misspelt name may be repaired to another tool
+                self._calls[chunk.index] = _ArgumentsRestorer(self._vault, self._recipients, name)
             arguments = self._calls[chunk.index].feed(chunk.arguments)
             return [msgspec.structs.replace(chunk, arguments=arguments)]
         if isinstance(chunk, StepFinished):
-            return [*self._rest(), chunk]
+            return [*self._flush(), chunk]
         return [chunk]
 
-    def _rest(self) -> list[Chunk]:
+    def _flush(self) -> list[Chunk]:
         rest: list[Chunk] = []
         if text := self._reasoning.finish():
             rest.append(ReasoningDelta(text))
@@ -120,8 +124,9 @@ class _Reply:
         return rest
 
 
-class _Arguments:
-    """Of one call. What the shell is to run is known only once all of it is there."""
+class _ArgumentsRestorer:
+    """Restores secrets in the arguments of one call. The command of the shell tool is known only when all of it has
+    come."""
 
     def __init__(self, vault: Vault, recipients: Recipients, tool: str) -> None:
         self._vault = vault
@@ -144,20 +149,20 @@ class _Arguments:
         return self._vault.restore_json(whole) if self._recipients.has_programs_of(self._tool, whole) else whole
 
 
-def _restoring_text(vault: Vault, request: StepRequest) -> Callable[[str], str]:
+def _text_restorer(vault: Vault, request: StepRequest) -> Callable[[str], str]:
     if request.plans_calls:
         return str
     if request.sampling.json_object or request.sampling.json_schema is not None:
         return vault.restore_json
-    return _Prose(vault).restore
+    return _ProseRestorer(vault).restore
 
 
-class _Prose:
-    """Text in pieces, for a reader; a line that proposes a command is left as it is."""
+class _ProseRestorer:
+    """Restores secrets in streamed text, except in lines that propose a command."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._begun = ""  # the beginning of the line
+        self._begun = ""  # the beginning of the current line
 
     def restore(self, piece: str) -> str:
         return "".join(map(self._restore_line, piece.splitlines(keepends=True)))
@@ -170,65 +175,66 @@ class _Prose:
         return piece if is_command else self._vault.restore(piece)
 
 
-def _sent(request: StepRequest, vault: Vault) -> StepRequest:
+def _redact_request(request: StepRequest, vault: Vault) -> StepRequest:
     return msgspec.structs.replace(
         request,
-        messages=tuple(_scrubbed(message, vault) for message in request.messages),
-        tools=tuple(_scrubbed_tool(tool, vault) for tool in request.tools),
-        sampling=_scrubbed_sampling(request.sampling, vault),
+        messages=tuple(_redact_message(message, vault) for message in request.messages),
+        tools=tuple(_redact_tool(tool, vault) for tool in request.tools),
+        sampling=_redact_sampling(request.sampling, vault),
     )
 
 
-def _scrubbed_tool(tool: ToolSpec, vault: Vault) -> ToolSpec:
-    """The same object where there is nothing to take out, as nearly always: others keep what they make of it."""
-    told = msgspec.json.encode((tool.description, tool.schema)).decode()
-    if vault.scrub(told) is told:
+def _redact_tool(tool: ToolSpec, vault: Vault) -> ToolSpec:
+    """Returns the same object where there is nothing to replace, which is nearly always: caches know tools by
+    identity."""
+    text = msgspec.json.encode((tool.description, tool.schema)).decode()
+    if vault.scrub(text) is text:
         return tool
-    description, schema = vault.scrub(tool.description), _scrubbed_json(tool.schema, vault)
+    description, schema = vault.scrub(tool.description), _redact_json(tool.schema, vault)
     return msgspec.structs.replace(tool, description=description, schema=schema)
 
 
-def _scrubbed_sampling(sampling: Sampling, vault: Vault) -> Sampling:
-    """A placeholder where to stop is what the model would say there, since it was told of no other."""
+def _redact_sampling(sampling: Sampling, vault: Vault) -> Sampling:
+    """Stop texts become placeholders, too: the model knows no other form of the secret."""
     stop = tuple(vault.scrub(text) for text in sampling.stop)
-    knobs = None if sampling.knobs is None else _scrubbed_knobs(sampling.knobs, vault)
-    schema = _searched(sampling.json_schema, vault, "json_schema")
+    knobs = None if sampling.knobs is None else _redact_knobs(sampling.knobs, vault)
+    schema = _redact_field(sampling.json_schema, vault, "json_schema")
     return msgspec.structs.replace(sampling, stop=stop, knobs=knobs, json_schema=schema)
 
 
-def _scrubbed_knobs(knobs: Knobs, vault: Vault) -> Knobs:
-    return Knobs(**_searched(msgspec.structs.asdict(knobs), vault, "chat_template_kwargs"))
+def _redact_knobs(knobs: Knobs, vault: Vault) -> Knobs:
+    return Knobs(**_redact_field(msgspec.structs.asdict(knobs), vault, "chat_template_kwargs"))
 
 
-def _searched(value: Any, vault: Vault, field: str) -> Any:
+def _redact_field(value: Any, vault: Vault, field: str) -> Any:
     try:
-        return _scrubbed_json(value, vault)
+        return _redact_json(value, vault)
     except RecursionError as exc:
         raise ProviderRejected(f"`{field}` is nested too deeply to look for secrets in it") from exc
 
 
-def _scrubbed_json(value: Any, vault: Vault) -> Any:
+def _redact_json(value: Any, vault: Vault) -> Any:
     if isinstance(value, str):
         return vault.scrub(value)
     if isinstance(value, dict):
-        return {vault.scrub(key): _scrubbed_json(item, vault) for key, item in value.items()}
+        return {vault.scrub(key): _redact_json(item, vault) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)([_scrubbed_json(item, vault) for item in value])
+        return type(value)([_redact_json(item, vault) for item in value])
     return value
 
 
-def _scrubbed(message: Message, vault: Vault) -> Message:
+def _redact_message(message: Message, vault: Vault) -> Message:
     match message:
         case SystemMessage(text):
             return SystemMessage(vault.scrub(text))
         case UserMessage(parts):
-            return UserMessage(_scrubbed_parts(parts, vault))
+            return UserMessage(_redact_parts(parts, vault))
         case AssistantMessage(text, calls, reasoning):
             scrubbed = (msgspec.structs.replace(call, arguments=vault.scrub(call.arguments)) for call in calls)
             return AssistantMessage(vault.scrub(text), tuple(scrubbed), vault.scrub(reasoning))
         case ToolMessage(call, name, parts):
-            return ToolMessage(call, name, _scrubbed_parts(parts, vault))
+            return ToolMessage(call, name, _redact_parts(parts, vault))
 
 
-def _scrubbed_parts(parts: Sequence[Part], vault: Vault) -> tuple[Part, ...]:
+def _redact_parts(parts: Sequence[Part], vault: Vault) -> tuple[Part, ...]:
     return tuple(TextPart(vault.scrub(part.text)) if isinstance(part, TextPart) else part for part in parts)

@@ -1,9 +1,9 @@
-"""Models that follow a script: exact chunks from a file or a list, for demos, tests and regressions.
+"""Models that follow a script, with exact chunks from a file or a list: for demos, tests and regressions.
 
-A script is a list of steps, a step a list of items played in order: `{"text": …}`, `{"reasoning": …}`,
-`{"call": {"index", "id", "name", "arguments"}}`, `{"usage": {…}}`, `{"status": …}`, `{"wait_s": …}`,
-`{"error": {"status", "message"}}`, `{"finish": "stop"}`. Which step is played follows from the conversation alone: the
-number of assistant messages in it. So a script needs no state, and the same request always gets the same answer.
+A script is a list of steps, and a step a list of items that are played in order: `{"text": …}`, `{"reasoning": …}`,
+`{"call": {"index", "id", "name", "arguments"}}`, `{"usage": {…}}`, `{"status": …}`, `{"wait_s": …}`, `{"error":
+{"status", "message"}}`, `{"finish": "stop"}`. The step follows from the conversation alone: it is the number of
+assistant messages in it. So a script has no state, and the same request always gets the same answer.
 
 `fake-tool` is built in: it calls one tool, then answers with its result.
 """
@@ -29,10 +29,10 @@ from aish.types.models import Capabilities, ModelInfo
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
 
-# A script is written by hand or by a test; anything larger is a mistake.
+# Scripts are written by hand or by a test. Anything larger is a mistake.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 CONTEXT_SIZE = 8192
-MAX_KEPT = 256  # requests; it may serve for days
+MAX_REQUESTS = 256  # it may serve for days
 
 Item = Chunk | ProviderError | float  # a float is a pause in seconds
 Script = Callable[[StepRequest], Sequence[Item]]
@@ -42,7 +42,7 @@ class ScriptedProvider:
     def __init__(self, name: str, scripts: Mapping[str, Script]) -> None:
         self._name = name
         self._scripts = dict(scripts)
-        self.requests: list[StepRequest] = []  # the last that were asked, for tests
+        self.requests: list[StepRequest] = []  # the latest requests, for tests
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class ScriptedProvider:
         return len(text.split())
 
     async def count_prompt(self, request: StepRequest) -> int | None:
-        """Words, three more for each message, and one for each tool."""
+        """The number of words, and three for each message and one for each tool."""
         words = sum(len(message.text.split()) + 3 for message in request.messages)
         calls = [call for m in request.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
         return words + len(request.tools) + sum(1 + len(call.arguments.split()) for call in calls)
@@ -79,16 +79,16 @@ class ScriptedProvider:
         raise ProviderError(f"{self._name} has no embeddings")
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
     async def _play(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         await self.describe(request.model)
-        self.requests = [*self.requests[1 - MAX_KEPT :], request]
+        self.requests = [*self.requests[1 - MAX_REQUESTS :], request]
         left_s, begun = request.deadline_s, False
         finished = StepFinished(StepEnd.STOP)
         for item in self._scripts[request.model](request):
             if isinstance(item, ProviderError):
-                raise item.with_traceback(None)  # the same one may be raised again and again
+                raise item.with_traceback(None)  # the same object may be raised many times
             if isinstance(item, float):
                 await asyncio.sleep(min(item, left_s))
                 left_s -= item
@@ -110,11 +110,11 @@ def _is_relayed(item: Item, relay: TextRelay) -> bool:
 
 
 def from_steps(steps: Sequence[Sequence[Item]]) -> Script:
-    """Step n answers a conversation with n assistant messages; past the end the last one is played again."""
+    """Step n answers a conversation with n assistant messages. After the last step, that one is repeated."""
 
     def play(request: StepRequest) -> Sequence[Item]:
-        said = sum(isinstance(message, AssistantMessage) for message in request.messages)
-        return steps[min(said, len(steps) - 1)]
+        answered = sum(isinstance(message, AssistantMessage) for message in request.messages)
+        return steps[min(answered, len(steps) - 1)]
 
     return play
 
@@ -162,7 +162,7 @@ def _read_item(item: dict[str, Any]) -> Item:
 
 
 def fake_tool(request: StepRequest) -> Sequence[Item]:
-    """Calls one tool with what the question holds, then answers with the result."""
+    """Calls one tool with values from the question, then answers with the result."""
     last = request.messages[-1]
     usage = UsageChunk(Usage(prompt_tokens=12, completion_tokens=8))
     if isinstance(last, ToolMessage):

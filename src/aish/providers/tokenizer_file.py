@@ -1,6 +1,6 @@
-"""Counts with a `tokenizer.json` of the user's own, for backends that cannot count themselves. Loaded when first used.
+"""Counts tokens with the user's own `tokenizer.json`, for backends that cannot count. Loaded at the first use.
 
-Needs the extra `tokenizer`. Called in a thread: it computes.
+Needs the extra `tokenizer`. It computes, so it is called in a thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TokenizerFile:
         self._broken = False
 
     def count(self, text: str) -> int | None:
-        """None if the file cannot be used; `check` says why."""
+        """Returns None if the file cannot be used; `check` says why."""
         if self._broken:
             return None
         try:
@@ -28,7 +28,7 @@ class TokenizerFile:
             return None
 
     def check(self) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError if the file cannot be used."""
         _ = self._tokenizer
 
     @cached_property

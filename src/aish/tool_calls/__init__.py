@@ -1,1 +1,1 @@
-"""Tool calls as models write them: found in text, read with patience, mended where the meaning is sure. Pure."""
+"""Tool calls as models write them: found in text, read leniently, and repaired where the meaning is certain. Pure."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 
 from aish.providers.scripted import Item, ScriptedProvider
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import TextDelta
 from aish.types.requests import StepRequest
@@ -33,7 +33,7 @@ async def come_to(case: Damaged) -> Verdict:
     tools = Tools()
     for tool in case.tools:
         tools.add(tool.name, schema=tool.schema)
-    bench = Bench(tools=tools, provider=ToolModeProvider(ScriptedProvider("scripted", {"model": say})))
+    bench = Bench(tools=tools, provider=ToolCallingProvider(ScriptedProvider("scripted", {"model": say})))
     mode = "prompted" if case.form == "text" else "native"
     await bench.run(kept=False, context=(), tool_mode=mode, limits={"max_steps": 1})
     return judge(case, tools.calls)

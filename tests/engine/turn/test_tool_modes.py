@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import Event, TextDelta, ToolCallReady, TurnEnd, TurnFinished, decode_event
 from aish.types.messages import ToolMessage
@@ -22,7 +22,7 @@ DONE: list[Item] = [TextDelta("Done.")]
 
 def bench(*steps: Sequence[Item], tools: Tools | None = None) -> Bench:
     inner = ScriptedProvider("scripted", {"model": from_steps(steps)})
-    return Bench(provider=ToolModeProvider(inner), tools=tools or Tools().add("t__x", schema=NUMBER))
+    return Bench(provider=ToolCallingProvider(inner), tools=tools or Tools().add("t__x", schema=NUMBER))
 
 
 def letters(text: str) -> list[Item]:

@@ -48,7 +48,11 @@ async def test_a_session_the_server_keeps_stays_within_the_window():
 async def test_a_conversation_the_client_keeps_is_its_own_unless_it_asks_for_truncation():
     provider, bench = small()
     said = [{"role": role, "content": "word " * 20} for _ in range(10) for role in ("user", "assistant")]
-    body = {"model": "scripted:model", "input": [*said, {"role": "user", "content": "now"}], "instructions": "be brief"}
+    body = {
+        "model": "scripted:model",
+        "input": [*said, {"role": "user", "content": "now"}],
+        "instructions": "be brief",
+    }
     async with face(bench) as http:
         assert (await http.ask("POST", "/v1/responses", body)).status == 200
         assert words(provider.requests[-1]) > 400

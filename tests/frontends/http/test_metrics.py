@@ -14,7 +14,7 @@ from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.frontends.http.auth.keys import create_key
 from aish.frontends.http.metrics.counters import _ASKED_AGAIN, _MAX_MODELS, Metrics, TurnMeter
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.providers.tool_calling.strategies import _SAYINGS
+from aish.providers.tool_calling.strategies import _NOTICES
 from aish.types.chunks import UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import Event, StepStarted, TextDelta, ToolResult, TurnEnd, TurnStarted
@@ -157,7 +157,7 @@ async def test_a_fallback_and_a_request_in_another_form_are_retries():
         assert (await counted(http))["aish_retries_total", "form", "scripted:model"] == 1
 
 
-@pytest.mark.parametrize("said", _SAYINGS.values())
+@pytest.mark.parametrize("said", _NOTICES.values())
 def test_every_other_way_to_offer_tools_is_known_as_a_retry(said):
     assert [kind for words, kind in _ASKED_AGAIN if words in said] == ["form"]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.providers.tool_calling.provider import ToolModeProvider
+from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.events import TextDelta
 from support.engines import Bench, Tools
 from support.http_face import face
@@ -21,7 +21,7 @@ OURS = {"type": "function", "function": {"name": "t__x"}}
 def bench(*texts: str) -> Bench:
     steps = [[TextDelta(letter) for letter in text] for text in texts]
     inner = ScriptedProvider("scripted", {"model": from_steps(steps)})
-    made = Bench(provider=ToolModeProvider(inner), tools=Tools().add("t__x", schema=SCHEMA))
+    made = Bench(provider=ToolCallingProvider(inner), tools=Tools().add("t__x", schema=SCHEMA))
     made.scripted = inner
     return made
 

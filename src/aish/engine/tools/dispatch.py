@@ -23,7 +23,7 @@ from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
 from aish.safety.redaction.redactor import has_placeholder
-from aish.tool_calls.repair.repair import BadArguments, mend
+from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
@@ -163,7 +163,7 @@ class Dispatcher:
         try:
             # Arguments that end with a comma or colon are not complete.
             whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
-            repaired = mend(call.arguments, spec, whole=whole, repair=self._repair)
+            repaired = repair_arguments(call.arguments, spec, whole=whole, repair=self._repair)
         except BadArguments as exc:
             text = f"{exc}. Send one JSON object and try again."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))

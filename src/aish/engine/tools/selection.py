@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from aish.tool_calls.repair.fuzzy_match import find_near, without_prefix
+from aish.tool_calls.repair.fuzzy_match import find_similar, without_prefix
 from aish.types.tools import ToolSpec, wire_name
 
 
@@ -49,7 +49,7 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         Names of the client's tools are not corrected: the client sees them as written."""
         if name in self._known:
             return None
-        return self._offered.get(find_near(name, [*self._offered, *self._clients]) or "")
+        return self._offered.get(find_similar(name, [*self._offered, *self._clients]) or "")
 
     def is_known(self, name: str) -> bool:
         return name in self._known

@@ -24,8 +24,8 @@ from aish.frontends.eval.matching import Grade, Made, grade_calls
 from aish.frontends.eval.results import GotCall, Result, Setting
 from aish.frontends.eval.scratch import Left, ScratchFiles, ScratchRecords, faults, lay_out
 from aish.ports import Toolset
-from aish.tool_calls.detect.envelope import Written
-from aish.tool_calls.detect.resolution import make_ready
+from aish.tool_calls.detect.envelope import WrittenCall
+from aish.tool_calls.detect.resolution import resolve_call
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import Event, Failed, StepStarted, TextDelta, ToolCallReady, ToolResult, TurnEnd, TurnFinished
@@ -108,7 +108,7 @@ class Heard:
     def mend(self, tools: Mapping[str, ToolSpec]) -> None:
         """What dispatch would do to these calls if the tools were ours: native calls reach an asker as they are."""
         for id, (name, text) in self._step.items():
-            ready = make_ready(Written(name, text), tools, whole=not self._is_cut)
+            ready = resolve_call(WrittenCall(name, text), tools, whole=not self._is_cut)
             self._step[id] = (ready.name, ready.arguments)
             self.repairs += len(ready.repairs)
 

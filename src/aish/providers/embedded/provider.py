@@ -1,10 +1,9 @@
-"""The embedded model: llama.cpp in a child of ours, spoken to like any OpenAI-compatible server.
+"""The embedded model: llama.cpp in a child process, called like any OpenAI-compatible server.
 
-Life: nothing runs until the first request; one engine at a time, because two with as many threads as there are cores
-starve each other; another model has to wait until nobody uses the current one; an engine nobody used for `idle_stop_s`
-is stopped. When the child crashes the requests in it fail and the next one starts it again, but after more than three
-crashes within a minute it stays down until that minute is over. What is said over the wire is the inner provider's
-business.
+Nothing runs until the first request. One server runs at a time, because two with as many threads as there are cores
+slow each other down. Another model waits until the current one is not in use. A server that is unused for `idle_stop_s`
+is stopped. When the child crashes, its requests fail and the next request starts it again; after more than three
+crashes within a minute it stays down until that minute is over. The inner provider speaks the protocol.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.ports import Provider, TextRelay
-from aish.providers.embedded.server import EmbeddedSettings, Engine, MakeInner
-from aish.providers.embedded.tool_adapter import CHAT, PICKING
+from aish.providers.embedded.server import CHAT, PICKING, EmbeddedSettings, LlamaServer, MakeInner
 from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path_of
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
@@ -31,18 +29,18 @@ from aish.types.events import Status
 from aish.types.models import Capabilities, ModelInfo, means_file
 from aish.types.requests import Sampling, StepRequest
 
-__all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "Models"]
+__all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
 
 _CRASHES_ALLOWED = 3
 _CRASH_WINDOW_S = 60.0
-_QUIET_S = 0.3  # a start shorter than this is not worth a word
-_CALL_TIMEOUT_S = 180.0  # for calls that carry no deadline of their own: a slow start and a slow answer
+_QUIET_S = 0.3  # a shorter start is not reported
+_CALL_TIMEOUT_S = 180.0  # for calls without a deadline: a slow start and a slow answer
 _CRASH_SEEN_WITHIN_S = 1.0
 _TEMPERATURE = 0.1
 _DEFAULT_SETTINGS = EmbeddedSettings()
 
 
-class Models(Protocol):
+class ModelFiles(Protocol):
     """The part of the model cache that is needed here."""
 
     def names(self) -> Sequence[str]: ...
@@ -55,7 +53,7 @@ class Models(Protocol):
 class EmbeddedProvider:
     def __init__(
         self,
-        models: Models,
+        models: ModelFiles,
         make_inner: MakeInner,
         settings: EmbeddedSettings = _DEFAULT_SETTINGS,
         *,
@@ -67,8 +65,10 @@ class EmbeddedProvider:
         self._settings = settings
         self._name = name
         self._monotonic_s = monotonic_s
-        self._choosing = asyncio.Lock()  # first come, first served: nobody starves while models take turns
-        self._engine: Engine | None = None
+        self._choice_lock = (
+            asyncio.Lock()
+        )  # first come, first served, so that no request starves while models take turns
+        self._engine: LlamaServer | None = None
         self._unused = asyncio.Event()
         self._idle: asyncio.TimerHandle | None = None
         self._crashes: deque[float] = deque(maxlen=_CRASHES_ALLOWED + 1)
@@ -93,8 +93,8 @@ class EmbeddedProvider:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        """None also while another model is loaded: a count is not worth throwing that one out."""
-        if self._engine is not None and self._engine.usable and self._engine.name != model:
+        """Returns None also while another model is loaded: a count is no reason to unload it."""
+        if self._engine is not None and self._engine.is_usable and self._engine.name != model:
             return None
         try:
             async with self._inner_for(model) as inner:
@@ -103,7 +103,7 @@ class EmbeddedProvider:
             return None
 
     async def count_prompt(self, request: StepRequest) -> int | None:
-        if self._engine is not None and self._engine.usable and self._engine.name != request.model:
+        if self._engine is not None and self._engine.is_usable and self._engine.name != request.model:
             return None
         try:
             async with self._inner_for(request.model) as inner:
@@ -138,7 +138,7 @@ class EmbeddedProvider:
             inner = await self._until_ready(engine, deadline_s - time.monotonic())
             left = msgspec.structs.replace(
                 request,
-                sampling=_steadied(request.sampling),
+                sampling=_with_default_temperature(request.sampling),
                 deadline_s=max(0.0, deadline_s - time.monotonic()),
                 tuning=(PICKING if request.picks_tool else CHAT) if engine.adapter else None,
             )
@@ -153,8 +153,9 @@ class EmbeddedProvider:
             yield await self._until_ready(engine, _CALL_TIMEOUT_S)
 
     @asynccontextmanager
-    async def _using(self, engine: Engine) -> AsyncIterator[None]:
-        """Gives it back at the end. A crash looks like a lost connection to the inner provider: say what it was."""
+    async def _using(self, engine: LlamaServer) -> AsyncIterator[None]:
+        """Releases the server at the end. The inner provider sees a crash as a lost connection; this reports the
+        crash."""
         try:
             yield
         except ProviderError as exc:
@@ -165,7 +166,7 @@ class EmbeddedProvider:
         finally:
             self._release(engine)
 
-    async def _until_ready(self, engine: Engine, timeout_s: float) -> Provider:
+    async def _until_ready(self, engine: LlamaServer, timeout_s: float) -> Provider:
         done, _ = await asyncio.wait({engine.ready}, timeout=max(0.0, timeout_s))
         if not done:
             raise ProviderTimeout(f"{engine.name} was not loaded in time", is_deadline=True)
@@ -173,9 +174,9 @@ class EmbeddedProvider:
             raise ProviderUnavailable("the embedded model was stopped")
         return engine.ready.result()
 
-    async def _acquire(self, model: str, timeout_s: float) -> Engine:
+    async def _acquire(self, model: str, timeout_s: float) -> LlamaServer:
         try:
-            async with asyncio.timeout(timeout_s), self._choosing:
+            async with asyncio.timeout(timeout_s), self._choice_lock:
                 engine = await self._choose(model)
                 engine.users += 1
         except TimeoutError as exc:
@@ -184,20 +185,20 @@ class EmbeddedProvider:
         self._cancel_idle_stop()
         return engine
 
-    async def _choose(self, model: str) -> Engine:
-        """The running engine if it serves `model`, else a new one, once the old one is not needed and has gone."""
+    async def _choose(self, model: str) -> LlamaServer:
+        """Returns the running server if it serves `model`, else a new one, after the old one is unused and stopped."""
         path = self._find_file(model)
         current = self._engine
-        if current is not None and current.usable and current.path == path:
+        if current is not None and current.is_usable and current.path == path:
             return current
         if current is not None:
             await self._retire(current)
         self._check_may_start()
-        self._engine = Engine(model, path, self._settings, self._make_inner, on_crash=self._note_crash)
+        self._engine = LlamaServer(model, path, self._settings, self._make_inner, on_crash=self._note_crash)
         return self._engine
 
-    async def _retire(self, engine: Engine) -> None:
-        while engine.usable and engine.users:
+    async def _retire(self, engine: LlamaServer) -> None:
+        while engine.is_usable and engine.users:
             self._unused.clear()
             await self._unused.wait()
         await engine.stop()
@@ -205,7 +206,7 @@ class EmbeddedProvider:
     def _note_crash(self) -> None:
         self._crashes.append(self._monotonic_s())
 
-    def _release(self, engine: Engine) -> None:
+    def _release(self, engine: LlamaServer) -> None:
         engine.users -= 1
         if engine.users == 0:
             self._unused.set()
@@ -223,13 +224,13 @@ class EmbeddedProvider:
         if importlib.util.find_spec("xllamacpp") is None:
             hint = "pip install 'aish-runtime[local]'"
             raise ProviderUnavailable("the embedded model needs xllamacpp, which is not installed", hint=hint)
-        if (wait_s := self._down_for_s()) > 0:
+        if (wait_s := self._blocked_for_s()) > 0:
             message = (
                 f"the embedded model crashed {len(self._crashes)} times within a minute; tried again in {wait_s:.0f} s"
             )
             raise ProviderUnavailable(message, hint="try a smaller model or a smaller context_size")
 
-    def _down_for_s(self) -> float:
+    def _blocked_for_s(self) -> float:
         if len(self._crashes) <= _CRASHES_ALLOWED or self._crashes[-1] - self._crashes[0] > _CRASH_WINDOW_S:
             return 0.0
         return self._crashes[-1] + _CRASH_WINDOW_S - self._monotonic_s()
@@ -251,6 +252,6 @@ class EmbeddedProvider:
         return ModelNotFound(f"the model {model} is not in the cache", hint=hint)
 
 
-def _steadied(sampling: Sampling) -> Sampling:
-    """llama.cpp's own default is made for large models; a small one wanders off at it."""
+def _with_default_temperature(sampling: Sampling) -> Sampling:
+    """llama.cpp's own default is made for large models. At that temperature a small one loses the thread."""
     return sampling if sampling.temperature is not None else msgspec.structs.replace(sampling, temperature=_TEMPERATURE)

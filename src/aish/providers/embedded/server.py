@@ -1,13 +1,18 @@
-"""A running llama.cpp: one child process serving one model, owned by a task of its own.
+"""A running llama.cpp: one child process that serves one model, owned by a task of its own.
 
-Life: made by `Engine(...)`, which starts the task; `ready` is set once the model is loaded, or to the error; it runs
-until `stop` or until the child goes by itself; `ended` is set when nothing of it is left. Requests that use it come and
-go without owning it, so a cancelled request does not take the engine from the others.
+`LlamaServer(...)` starts the task. `ready` is set once the model is loaded, or to the error. It runs until `stop`, or
+until the child exits. `ended` is set when nothing of it is left. Requests use it without owning it, so a cancelled
+request does not stop the server for the others.
+
+aish comes with an adapter for one model. It picks a tool, or says that none fits, in the words of
+`tool_calling.prompts`; `train/` makes it. It acts only in requests that ask for it, in a slot of their own: llama.cpp
+must not reuse what it computed with the adapter for other requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import secrets
@@ -22,26 +27,46 @@ import msgspec
 from aish.errors import AishError, ProcessError, ProviderError, ProviderRejected, ProviderUnavailable
 from aish.ports import Provider
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.providers.embedded.tool_adapter import find_adapter
+from aish.types.requests import Tuning
+
+_FILE = Path(__file__).parent / "adapters" / "smollm2-tools.gguf"
+# The F16 file that `aish models pull smollm2` makes. Its head identifies it, and is read in a millisecond.
+_BASE_BYTES = 270_885_952
+_HEAD_BYTES = 1024 * 1024
+_HEAD_SHA256 = "87a9fd8d1abf115189addb55c590c71a69dbd93725d8d6b48138e80494cc02e9"
+
+CHAT = Tuning(scale=0.0, slot=0)
+# After `{"` the model writes `name` or `answer`. The bias on `answer` was chosen on held-out data: train/CARD.md.
+PICKING = Tuning(scale=1.0, slot=1, bias={"11247": -2.0})
+
+
+def find_adapter(model: Path) -> Path | None:
+    """The adapter for this model file, if it was made for it."""
+    if not _FILE.is_file() or model.stat().st_size != _BASE_BYTES:
+        return None
+    with model.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return _FILE if hashlib.sha256(head).hexdigest() == _HEAD_SHA256 else None
+
 
 MakeInner = Callable[[str, str], Provider]  # from a base URL, up to and including /v1, and a key
 
 _ANSWER_MAX_BYTES = 64 * 1024
-# Where the loader finds Python and accelerators; llama.cpp itself takes no settings from the environment here.
+# For the loader to find Python and accelerators. llama.cpp itself takes no settings from the environment here.
 _INHERIT = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "CUDA_*", "HIP_*", "ROCR_*", "GGML_*", "OMP_*")
 
 
 class EmbeddedSettings(msgspec.Struct, frozen=True):
-    """`context_size` is shared out evenly among the `parallel` requests that are served at once; others queue."""
+    """`context_size` is divided among the `parallel` requests that are served at once; others queue."""
 
-    threads: int = 0  # 0: as many as there are cores for us
-    context_size: int = 8192  # 0: what the model was trained for, for each request, up to 16 K
+    threads: int = 0  # 0: one for each core that we may use
+    context_size: int = 8192  # 0: the window used in training, for each request, up to 16 K
     parallel: int = 1
     idle_stop_s: float = 600.0  # 0: never
     start_timeout_s: float = 120.0
 
 
-class Engine:
+class LlamaServer:
     def __init__(
         self,
         name: str,
@@ -66,10 +91,10 @@ class Engine:
         self._key = secrets.token_urlsafe(32)
         self._stop = asyncio.Event()
         self._child: ChildProcess | None = None
-        self._task = loop.create_task(self._live(), name=f"embedded {name}")
+        self._task = loop.create_task(self._run(), name=f"embedded {name}")
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self._stop.is_set() and not self.ended.is_set() and not self._has_exited()
 
     def _has_exited(self) -> bool:
@@ -83,9 +108,9 @@ class Engine:
         self._stop.set()
 
     async def find_crash(self, *, within_s: float) -> ProviderUnavailable | None:
-        """What to say if the child has gone, or goes in a moment: the lost connection may be seen first.
+        """The error to report if the child has exited, or does so in a moment: the lost connection may be seen first.
 
-        None while it lives, after a stop we asked for, and when it never was ready: then `ready` has said why.
+        None while it runs, after a requested stop, and if it was never ready: then `ready` has the error.
         """
         loaded = self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
         if self._child is None or self._stop.is_set() or not loaded:
@@ -99,7 +124,7 @@ class Engine:
         message = f"the embedded model stopped: {child.exit_error().message}"
         return ProviderUnavailable(message, hint=child.stderr_tail())
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
             async with ChildProcess.start(self._spec()) as child:
                 self._child = child
@@ -174,7 +199,7 @@ class Engine:
 
 
 async def _read_answer(child: ChildProcess) -> dict[str, str] | None:
-    """The child's one line, or None if it went without a word."""
+    """The child's one line, or None if it exited without one."""
     line = b""
     async for piece in child.stdout:
         line += piece
@@ -184,7 +209,8 @@ async def _read_answer(child: ChildProcess) -> dict[str, str] | None:
 
 
 def _load_error(path: Path, answer: dict[str, str], stderr: str) -> ProviderRejected:
-    """llama.cpp explains itself on stderr only; the first line that is an error says why, the rest repeat it."""
+    """llama.cpp explains errors on stderr only. The first line that is an error has the reason; the others repeat
+    it."""
     reason = next((line.partition(" E ")[2] for line in stderr.splitlines() if " E " in line), "")
     return ProviderRejected(f"cannot load {path}: {reason or answer.get('error', 'unknown reason')}", hint=stderr)
 

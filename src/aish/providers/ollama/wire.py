@@ -1,4 +1,4 @@
-"""Ollama's wire: canonical requests to its JSON, its lines to chunks, and what it says of its models."""
+"""Ollama's wire: encodes requests, and reads its lines and what it reports about models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from aish.providers.openai.chunks import read_logprobs, tokens_used
-from aish.providers.openai.request import Json, encode_tools, object_text, with_images_apart
+from aish.providers.openai.request import Json, as_json_object, encode_tools, with_separate_images
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import (
@@ -43,7 +43,7 @@ class _Reply(msgspec.Struct):
     tool_calls: list[_Call] | None = None
 
 
-class Line(msgspec.Struct):
+class OllamaLine(msgspec.Struct):
     message: _Reply | None = None
     done: bool = False
     done_reason: str | None = None
@@ -53,16 +53,16 @@ class Line(msgspec.Struct):
     logprobs: Any = None
 
 
-_WINDOW_DIGITS = 12  # with room to spare; int() refuses thousands of them
+_WINDOW_DIGITS = 12  # more than any window has; int() refuses thousands of digits
 
-decode_line = msgspec.json.Decoder(Line).decode
-# Those that it has, by the names it has for them.
+decode_line = msgspec.json.Decoder(OllamaLine).decode
+# The knobs that Ollama has under the same names.
 _KNOBS = ("top_k", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "mirostat", "mirostat_tau", "mirostat_eta")
 _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
 
 
 def encode_request(request: StepRequest, context_size: int | None) -> Json:
-    """Ollama cuts prompts silently at its own default window, so a configured one is sent along."""
+    """Sends a configured window along, because Ollama cuts prompts silently at its own default."""
     sampling = request.sampling
     options = {
         "num_ctx": context_size,
@@ -78,7 +78,7 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
         options.update((name, getattr(sampling.knobs, name)) for name in _KNOBS)
     body: Json = {
         "model": request.model,
-        "messages": [_encode_message(message) for message in with_images_apart(request.messages)],
+        "messages": [_encode_message(message) for message in with_separate_images(request.messages)],
         "stream": True,
         "options": {key: value for key, value in options.items() if value is not None},
     }
@@ -93,8 +93,8 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
     return body
 
 
-def read_reply(line: Line, *, first_index: int, logprobs: int | None = None) -> Iterator[Chunk]:
-    """Calls come whole, each in one piece, and are numbered here: not every version gives them an index."""
+def read_reply(line: OllamaLine, *, first_index: int, logprobs: int | None = None) -> Iterator[Chunk]:
+    """Each call comes whole. Calls are numbered here, because not every version sends an index."""
     reply = line.message or _Reply()
     if reply.thinking:
         yield ReasoningDelta(reply.thinking)
@@ -107,11 +107,11 @@ def read_reply(line: Line, *, first_index: int, logprobs: int | None = None) -> 
         yield CallFragment(index, call.id or "", function.name or "", text)
 
 
-def read_usage(done: Line) -> Usage:
+def read_usage(done: OllamaLine) -> Usage:
     return Usage(tokens_used(done.prompt_eval_count), tokens_used(done.eval_count))
 
 
-def read_end(done: Line | None, *, called: bool) -> StepEnd:
+def read_end(done: OllamaLine | None, *, called: bool) -> StepEnd:
     if done is None:
         return StepEnd.UNKNOWN
     if called:
@@ -120,7 +120,7 @@ def read_end(done: Line | None, *, called: bool) -> StepEnd:
 
 
 def running_window(running: Any, model: str) -> int | None:
-    """From `/api/ps`. A name without a tag means `:latest`."""
+    """Reads `/api/ps`. A name without a tag means `:latest`."""
     wanted = {model, model if ":" in model else f"{model}:latest"}
     for entry in running.get("models") or () if isinstance(running, dict) else ():
         if isinstance(entry, dict) and wanted & {str(entry.get("name")), str(entry.get("model"))}:
@@ -129,7 +129,7 @@ def running_window(running: Any, model: str) -> int | None:
 
 
 def file_window(shown: Json) -> int | None:
-    """From the model file's parameters, a text of `name value` lines."""
+    """Reads the model file's parameters, a text of `name value` lines."""
     parameters = shown.get("parameters")
     for line in parameters.splitlines() if isinstance(parameters, str) else ():
         name, _, value = line.strip().partition(" ")
@@ -147,7 +147,7 @@ def trained_window(shown: Json) -> int | None:
 
 
 def show_capabilities(shown: Json) -> Capabilities:
-    """Older servers list none: then tools are tried, and a refusal says so."""
+    """Older servers list none: then tools are tried, and a refusal shows that there are none."""
     listed = shown.get("capabilities")
     known = listed if isinstance(listed, list) else None
     return Capabilities(
@@ -179,7 +179,7 @@ def _encode_message(message: Message) -> Json:
 
 
 def _encode_call(call: ToolCall) -> Json:
-    arguments = msgspec.json.decode(object_text(call.arguments))
+    arguments = msgspec.json.decode(as_json_object(call.arguments))
     return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
 
 

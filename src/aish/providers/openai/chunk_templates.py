@@ -1,8 +1,9 @@
-"""What stands around the words of a streamed answer: nearly all of its chunks differ in their words alone, and those of
-a tool call in their piece of the arguments.
+"""Reads repeated chunks of a streamed answer without parsing their JSON.
 
-It is learned from one chunk, and the next are read without being taken apart. Nothing is taken on trust: that other
-words in this place are the chunk's text, and nothing else, is tried before.
+Nearly all chunks of an answer differ only in their text, and those of a tool call only in their piece of the arguments.
+The bytes around the text are learned from one chunk; a later chunk with the same bytes around it is read by decoding
+the text alone. Before a template is used it is tested: with another text in the same place, a full parse must find that
+text and nothing else.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import msgspec
 
 from aish.providers.openai.chunks import WireChunk, decode_chunk
 
-_TRIED = "other words"
-_MAX_IN_VAIN = 8  # a backend that changes it with each chunk is read chunk by chunk; llama.cpp does each second
+_PROBE_TEXT = "other text_bytes"
+_MAX_UNUSED = 8  # a backend whose chunks never repeat is parsed in full; llama.cpp's change once a second
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -25,42 +26,45 @@ def _nothing(data: bytes) -> str:
     return ""
 
 
-class Frame:
-    """`text` reads the words of a chunk in this frame, "" of one that has to be read in full; `event_text` those of one
-    that came alone, with what makes it an event: so its ends need not be found first.
+class ChunkTemplate:
+    """`text` reads the text of a chunk that fits the template, "" of any other. `event_text` does so for the bytes of a
+    whole event that arrived alone, so that its ends need not be found first.
 
-    `plain`: the words of a chunk that was read in full, "" if it holds anything else."""
+    `plain` returns the text of a parsed chunk, "" if it holds anything else.
+    """
 
-    def __init__(self, place: bytes, plain: Callable[[WireChunk], str]) -> None:
+    def __init__(self, field: bytes, plain: Callable[[WireChunk], str]) -> None:
         self.text: Read = _nothing
         self.event_text: Read = _nothing
-        self._place = place
+        self._field = field
         self._plain = plain
-        self._in_vain = [0]  # learned since it was last of use
+        self._unused = [0]  # templates learned since one was last used
 
     def learn(self, data: bytes, text: str) -> bool:
-        """From a chunk that holds this piece of the answer and nothing else. Whether it is the frame from now on."""
-        place = self._place
-        start = data.find(place) + len(place)
-        if start < len(place) or self._in_vain[0] >= _MAX_IN_VAIN or text == _TRIED:  # which would prove nothing
+        """Learns from a chunk that holds this piece of text and nothing else. Returns whether that worked."""
+        field = self._field
+        start = data.find(field) + len(field)
+        if start < len(field) or self._unused[0] >= _MAX_UNUSED:
             return False
-        self._in_vain[0] += 1
+        if text == _PROBE_TEXT:  # it would prove nothing
+            return False
+        self._unused[0] += 1
         begin = data.find(b'"', start)
         end = data.find(b'"', begin + 1) + 1
-        head, words, tail = data[:begin], data[begin:end], data[end:]
-        if data[start:begin].strip() or b"\\" in words or not tail:
+        head, text_bytes, tail = data[:begin], data[begin:end], data[end:]
+        if data[start:begin].strip() or b"\\" in text_bytes or not tail:
             return False
         try:
-            is_text = self._plain(decode_chunk(b'%b"%b"%b' % (head, _TRIED.encode(), tail))) == _TRIED
+            is_text = self._plain(decode_chunk(b'%b"%b"%b' % (head, _PROBE_TEXT.encode(), tail))) == _PROBE_TEXT
         except ValueError:
             return False
         if is_text:
-            self.text = _between(head, tail, self._in_vain)
-            self.event_text = _between(b"data: " + head, tail + b"\n\n", self._in_vain)
+            self.text = _between(head, tail, self._unused)
+            self.event_text = _between(b"data: " + head, tail + b"\n\n", self._unused)
         return is_text
 
 
-def _between(head: bytes, tail: bytes, in_vain: list[int]) -> Read:
+def _between(head: bytes, tail: bytes, unused: list[int]) -> Read:
     start, end = len(head), -len(tail)
 
     def read(data: bytes) -> str:
@@ -68,17 +72,17 @@ def _between(head: bytes, tail: bytes, in_vain: list[int]) -> Read:
             return ""
         try:
             text = _decode_text(data[start:end])
-        except ValueError:  # not one text: a null, several chunks, or more than the words is new
+        except ValueError:  # not one text: a null, several chunks, or something else besides the text
             return ""
-        in_vain[0] = 0
+        unused[0] = 0
         return text
 
     return read
 
 
-def text_frame() -> Frame:
-    return Frame(b'"content":', WireChunk.plain_text)
+def text_template() -> ChunkTemplate:
+    return ChunkTemplate(b'"content":', WireChunk.plain_text)
 
 
-def arguments_frame() -> Frame:
-    return Frame(b'"arguments":', WireChunk.plain_arguments)
+def arguments_template() -> ChunkTemplate:
+    return ChunkTemplate(b'"arguments":', WireChunk.plain_arguments)

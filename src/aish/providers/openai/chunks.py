@@ -1,7 +1,7 @@
-"""The chat-completions wire, what is answered: its chunks to ours.
+"""The chat-completions wire, responses: turns its chunks into ours.
 
-Reading is lenient, since every backend differs a little: fields may be missing, null, or of a neighbouring type. Only
-what is decoded here is trusted further in.
+Reading is lenient, since every backend differs a little: fields may be missing, null, or of a similar type. Only what
+is decoded here is trusted by other code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_DOLLARS = 10_000
 _MAX_TOKENS = 1_000_000_000
 _MAX_INDEX = 1_000_000_000
 
-# Of tokens that are told of: a character has four bytes, and some come before their text.
+# Log probabilities of tokens: a character has four bytes, and some tokens come before their text.
 _MAX_TOKEN_CHARS = 200
 _MAX_PER_CHAR = 4
 _MAX_AHEAD = 16
@@ -50,8 +50,8 @@ class _Delta(msgspec.Struct):
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     message: _Delta | None = None  # in an answer that is not streamed
-    logprobs: msgspec.Raw = msgspec.Raw()  # read where somebody has asked: what is odd in it is nobody else's matter
-    finish_reason: Any = None  # MNN sends an empty text until the last
+    logprobs: msgspec.Raw = msgspec.Raw()  # decoded only on request, so that faulty ones disturb no other answer
+    finish_reason: Any = None  # MNN sends "" until the last chunk
 
 
 class WireChunk(msgspec.Struct):
@@ -63,7 +63,7 @@ class WireChunk(msgspec.Struct):
     code: Any = None
 
     def find_error(self) -> Any:
-        """The error it reports instead of an answer, if it does; LMDeploy's lies bare in the chunk."""
+        """The error that the chunk reports instead of an answer, if it does. LMDeploy puts it into the chunk itself."""
         if self.error:
             return self.error
         if self.object == "error":
@@ -74,7 +74,7 @@ class WireChunk(msgspec.Struct):
         return None
 
     def plain_text(self) -> str:
-        """Of a chunk that holds a piece of the answer and nothing else, which nearly all do; "" of any other."""
+        """The text of a chunk that holds a piece of the answer and nothing else, as nearly all do; "" of any other."""
         choices = self.choices
         if choices is None or len(choices) != 1 or self.usage or self.error:
             return ""
@@ -85,7 +85,7 @@ class WireChunk(msgspec.Struct):
         return delta.content if type(delta.content) is str else ""
 
     def plain_fragment(self) -> CallFragment | None:
-        """The same of a chunk that goes on with one tool call and holds nothing else."""
+        """The same for a chunk that continues one tool call and holds nothing else."""
         choices = self.choices
         if choices is None or len(choices) != 1 or self.usage or self.error:
             return None
@@ -120,8 +120,8 @@ _ENDS = {
 
 
 def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
-    """Ours for one of theirs. StepFinished appears where theirs names a finish reason: usage may still follow.
-    `logprobs`: they were asked for, with so many others for each token."""
+    """A finish reason becomes StepFinished; usage may still follow it. `logprobs`: they were requested, with this many
+    alternatives for each token."""
     chunks: list[Chunk] = []
     if wire.usage and type(wire.usage) is dict:
         chunks.append(UsageChunk(read_usage(wire.usage)))
@@ -152,19 +152,19 @@ def read_usage(usage: Any) -> Usage:
 
 
 def _dollars(cost: Any) -> float | None:
-    """What nobody can have paid for one call is no price."""
+    """Ignores a price that no call can have cost."""
     return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MAX_DOLLARS else None
 
 
 def _given(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw) if raw else None
-    except (ValueError, RecursionError):  # a number that is none, say
+    except (ValueError, RecursionError):  # invalid numbers, for example
         return None
 
 
 def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
-    """As OpenAI has them, whatever else a backend says or leaves out; Ollama has the bare list."""
+    """Returns them in OpenAI's form, whatever a backend adds or leaves out; Ollama sends the bare list."""
     tokens = given.get("content") if type(given) is dict else given
     told: Logprobs = []
     for token in tokens if type(tokens) is list else ():
@@ -181,7 +181,7 @@ def _odds(token: Any) -> dict[str, Any]:
     logprob, given = token.get("logprob"), token.get("bytes")
     if type(logprob) not in (int, float):
         return {}
-    # Responses take no null there, and a backend that tells none has whole characters.
+    # The Responses API allows no null here. A backend without bytes has whole characters.
     is_told = type(given) is list and all(type(byte) is int and 0 <= byte < 256 for byte in given)
     told = given if is_told else list(token["token"].encode("utf-8", "replace"))
     return {"token": token["token"], "logprob": logprob, "bytes": told}
@@ -192,7 +192,7 @@ def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetTy
     if thinks and (reasoning := _text(delta.reasoning_content) or _text(delta.reasoning)):
         chunks.append(ReasoningDelta(reasoning))
     text = _text(delta.content) or _text(delta.refusal)
-    if text or logprobs is not UNSET:  # a token may be half a character, which comes with the other half
+    if text or logprobs is not UNSET:  # a token may be half a character, whose text comes with the other half
         odds = logprobs if logprobs is UNSET else logprobs[: _MAX_PER_CHAR * len(text) + _MAX_AHEAD]
         chunks.append(TextDelta(text, odds))
     for call in delta.tool_calls or ():
@@ -239,5 +239,5 @@ def _argument_text(arguments: Any) -> str:
 
 
 def tokens_used(value: Any) -> int:
-    """As reported; 0 for what no call can have taken."""
+    """The reported number; 0 for one that no call can have used."""
     return value if type(value) is int and 0 < value <= _MAX_TOKENS else 0

@@ -1,4 +1,4 @@
-"""Reads what OpenAI-compatible backends say about themselves, each in its own words, and assumes nothing else."""
+"""Reads what OpenAI-compatible backends report about themselves, each in its own form, and assumes nothing else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 from aish.errors import ProviderProtocolError
 from aish.types.models import Capabilities, Constraint, ModelInfo
 
-# vLLM; LM Studio; OpenRouter; Groq and another aish; Mistral, and LM Studio for what the model was trained with.
+# vLLM; LM Studio; OpenRouter; Groq and another aish; Mistral, and LM Studio for the window used in training.
 _CONTEXT_KEYS = ("max_model_len", "loaded_context_length", "context_length", "context_window", "max_context_length")
 
-# Backends that sign their listings, and what their servers are known to do.
+# Backends that name themselves in their listings, and what their servers are known to do.
 _KNOWN_OWNERS: Mapping[str, Capabilities] = {
     "vllm": Capabilities(constrained=frozenset({Constraint.JSON_SCHEMA}), tokenize=True),
     "lmdeploy": Capabilities(constrained=frozenset({Constraint.JSON_SCHEMA}), tokenize=True),
@@ -33,19 +33,20 @@ def models_from_listing(provider: str, listing: Any) -> list[ModelInfo]:
 
 
 def refine(info: ModelInfo, props: Any) -> ModelInfo:
-    """Adds what a llama.cpp server's `/props` knows: the window of a slot and what its template and build can do."""
+    """Adds what a llama.cpp server's `/props` reports: the window of a slot, and what its template and build
+    support."""
     if not isinstance(props, dict) or _slot_context(props) is None:
         return info
     return msgspec.structs.replace(info, context_size=_slot_context(props), capabilities=_llama_capabilities(props))
 
 
 def serves_any_name(props: Any) -> bool:
-    """A llama.cpp server answers to every name with the one model it has loaded."""
+    """A llama.cpp server answers to every model name with the one model that it has loaded."""
     return isinstance(props, dict) and _slot_context(props) is not None
 
 
 def token_count(answer: Any) -> int | None:
-    """llama.cpp gives the tokens, vLLM their count, LMDeploy the length."""
+    """llama.cpp returns the tokens, vLLM their count, LMDeploy the length."""
     if not isinstance(answer, dict):
         return None
     for key in ("count", "length"):
@@ -56,7 +57,7 @@ def token_count(answer: Any) -> int | None:
 
 
 def embeddings(provider: str, vectors: Any, *, count: int) -> Sequence[Sequence[float]]:
-    """Checked: as many as there were texts, and all of them numbers."""
+    """Checks that there are as many as texts, and that all are numbers."""
     try:
         checked = [[float(number) for number in vector] for vector in vectors]
     except (TypeError, ValueError, OverflowError) as exc:
@@ -78,7 +79,8 @@ def embedding_rows(answer: Any) -> Any:
 
 
 def _context_size(entry: dict[str, Any]) -> int | None:
-    """The window it runs with. What LM Studio says of a model that is not loaded is what it could be loaded with."""
+    """The window that the model runs with. For a model that is not loaded, LM Studio reports only what it could be
+    loaded with."""
     if entry.get("state") == "not-loaded":
         return None
     meta = entry.get("meta")  # llama.cpp
@@ -88,7 +90,7 @@ def _context_size(entry: dict[str, Any]) -> int | None:
 
 
 def _parameters(entry: dict[str, Any]) -> int | None:
-    """llama.cpp knows."""
+    """Reported by llama.cpp only."""
     meta = entry.get("meta")
     return _positive(meta.get("n_params")) if isinstance(meta, dict) else None
 

@@ -1,6 +1,6 @@
 """Any OpenAI-compatible endpoint: llama.cpp, LMDeploy, MNN, vLLM, LM Studio, OpenRouter, OpenAI, another aish.
 
-Which of our fields a backend takes is learned from its refusals. How its answers are read is in `chat_answer`.
+Which of our fields a backend accepts is learned from its refusals. `response_reader` reads its answers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from aish.ports import TextRelay
 from aish.providers.endpoint import Backend, Endpoint
 from aish.providers.openai import model_facts
 from aish.providers.openai.chunks import read_usage
-from aish.providers.openai.request import Dialect, Encoded, encode_request
-from aish.providers.openai.response_reader import Answer
-from aish.providers.openai.token_counting import Counting
+from aish.providers.openai.request import Dialect, EncodedCache, encode_request
+from aish.providers.openai.response_reader import ChatResponseReader
+from aish.providers.openai.token_counting import BackendTokenCounter
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import ModelInfo
@@ -34,8 +34,8 @@ class OpenAIProvider:
         self._backend = Backend(name, endpoint, http)
         self._chat_url = f"{endpoint.api}/chat/completions"
         self._dialect = Dialect()
-        self._encoded = Encoded()
-        self._counting = Counting(self._backend)
+        self._encoded = EncodedCache()
+        self._counting = BackendTokenCounter(self._backend)
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class OpenAIProvider:
         return await self._ask_listing(f"{self._endpoint.api}/models")
 
     async def describe(self, model: str) -> ModelInfo:
-        """As listed and, where the backend is a llama.cpp server or LM Studio, as it really runs."""
+        """As listed. If the backend is a llama.cpp server or LM Studio, as the model really runs."""
         listed = await self._listed()
         props = await self._props()
         info = next((info for info in listed if info.id == model), None)
@@ -80,10 +80,10 @@ class OpenAIProvider:
         return Embedded(vectors, usage if usage.prompt_tokens else None)
 
     async def aclose(self) -> None:
-        """The HTTP client is shared and closed by its owner."""
+        """The HTTP client is shared; its owner closes it."""
 
     async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
-        """One attempt, and another for each field of ours that the backend turns out not to take."""
+        """Tries again after each refusal of one of our fields, without that field."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
         logprobs = request.sampling.logprobs
@@ -95,7 +95,7 @@ class OpenAIProvider:
                 async with self._backend.stream(
                     url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
                 ) as response:
-                    answer = Answer(self._name, request.model, response, idle_s, relay, logprobs=logprobs)
+                    answer = ChatResponseReader(self._name, request.model, response, idle_s, relay, logprobs=logprobs)
                     while not answer.is_over:
                         batch = await answer.next_batch()
                         if not begun and dialect is not known:
@@ -105,13 +105,13 @@ class OpenAIProvider:
                 return
             except ProviderRejected as exc:
                 has_schema = request.sampling.json_schema is not None
-                simpler = None if begun else dialect.without_what(exc.message, has_schema=has_schema, sent=body)
+                simpler = None if begun else dialect.without_refused(exc.message, has_schema=has_schema, sent=body)
                 if simpler is None:
                     raise
                 dialect = simpler
 
     def _check_unlisted(self, model: str, names: list[str]) -> None:
-        """A backend that lists nothing may know it all the same."""
+        """A backend that lists nothing may have the model all the same."""
         if names or self._endpoint.models:
             names = [*self._endpoint.models, *names]
             raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {', '.join(names[:5])}")
@@ -120,7 +120,7 @@ class OpenAIProvider:
         return model_facts.models_from_listing(self._name, await self._backend.get(url))
 
     async def _listed(self) -> Sequence[ModelInfo]:
-        """Empty where the backend lists nothing; a backend that is away or refuses the key still fails."""
+        """Empty where the backend lists nothing. A backend that is away or refuses the key still raises."""
         try:
             return await self._ask_listing(f"{self._endpoint.api}/models")
         except ProviderProtocolError:
@@ -137,7 +137,7 @@ class OpenAIProvider:
             return None
 
     async def _loaded_in_lm_studio(self, info: ModelInfo) -> ModelInfo:
-        """Its OpenAI-compatible listing has names only; its own says what is loaded, and how."""
+        """LM Studio's OpenAI-compatible listing has names only; its own API reports what is loaded, and how."""
         try:
             listed = await self._ask_listing(f"{self._endpoint.root}/api/v0/models")
         except ProviderError:

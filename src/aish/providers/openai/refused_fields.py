@@ -1,7 +1,8 @@
-"""Which fields a backend says it does not know, out of what it says when it refuses a request.
+"""Finds out from a refusal which fields of a request a backend does not know.
 
-Names count only right beside that: elsewhere stands what a value is to be, what else there is, or what was asked. That
-a value is wrong, or does not go with another, is for the asker to hear. Loaded where a backend has refused something.
+A field name counts only right beside such words. Elsewhere the text may describe a valid value, list other fields, or
+repeat the request. A wrong value, or fields that exclude each other, are for the caller to correct. This module is
+imported only after a refusal.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_READ_CHARS = 2000  # refusals are a line or two, and the time it takes grows with the square of a list of names
-# Some name all that they do know behind this.
+_READ_CHARS = 2000  # refusals are a line or two, and the time grows with the square of a list of names
+# Behind these words some backends list the fields that they know.
 _WHAT_IS_KNOWN = re.compile(
     r"\bexpected one of\b|(?<!not )(?<!not a )\b(?:allowed|permitted|supported|valid|known)"
     r"(?: (?:field|param(?:eter)?|argument|propertie|key|name)s?)?(?: are\b|:)",
@@ -27,7 +28,7 @@ _NOT_IN_A_PATH = r"(?<![\w.`'\"])(?<!-> )"
 _HERE = r" (?:by|for|with|on|in) (?:(?:this|the) )?(?:\w+ )?(?:model|backend|server|api|endpoint|engine|provider)\b"
 _GIVEN = r" (?:supplied|provided|passed|given|found|in (?:the )?(?:request|object|body))"
 _EXTRA = rf"(?:extra|additional) (?:inputs?|{_KIND}) (?:is |are )?(?:not (?:permitted|allowed)|forbidden)"
-_SAID_OF_UNKNOWN = tuple(
+_UNKNOWN_FIELDS = tuple(
     re.compile(pattern, re.I)
     for pattern in (
         # Unknown parameter: 'top_k'.
@@ -50,11 +51,11 @@ _LOC = re.compile(r"""[\[(]['"]body['"], ?['"](\w+)['"][\])]""")  # as Python or
 
 
 def at_fault(refusal: str) -> str:
-    """Without the list of all that it does know."""
+    """Removes the list of the fields that the backend knows."""
     return _WHAT_IS_KNOWN.split(refusal[:_READ_CHARS])[0]
 
 
-def unknown_in(said_at_fault: str) -> Iterable[str]:
-    text = _LOC.sub(r"body.\1", said_at_fault)
-    said = (match["names"] for pattern in _SAID_OF_UNKNOWN for match in pattern.finditer(text))
-    return (name for names in said for name in re.findall(r"\w+", names))
+def unknown_in(fault: str) -> Iterable[str]:
+    text = _LOC.sub(r"body.\1", fault)
+    found = (match["names"] for pattern in _UNKNOWN_FIELDS for match in pattern.finditer(text))
+    return (name for names in found for name in re.findall(r"\w+", names))

@@ -1,4 +1,4 @@
-"""The chat-completions wire, what is asked: canonical requests to its JSON. What is answered is in `chat_chunks`."""
+"""The chat-completions wire, requests: encodes canonical requests as JSON. `chunks` reads the responses."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from aish.types.tools import ToolSpec
 
 Json = dict[str, Any]
 
-# A conversation so short is encoded in less time than it is looked up.
+# A shorter conversation is encoded in less time than a look-up takes.
 _WORTH_KEEPING = 12
 _MAX_KEPT_BYTES = 4 * 1024 * 1024
-_ENTRY_BYTES = 400  # what keeping a message takes besides its text
-_MAX_LEARNED = 256  # models of one backend that something is known of
+_ENTRY_BYTES = 400  # what a cached message takes besides its text
+_MAX_LEARNED = 256  # models of one backend
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What a backend takes. Each starts out able; a refusal that names a field teaches us to leave it out."""
+    """What a backend accepts. At first all is assumed; a refusal that names a field teaches us to leave it out."""
 
     stream_options: bool = True
     max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
-    thoughts: bool = True  # what the model thought before its calls
-    schema_form: int = 0  # in which of the known forms the schema of an answer goes
-    untaken: Mapping[str, frozenset[str]] = {}  # fields of sampling that a model does not know
+    thoughts: bool = True  # the model's reasoning before its calls
+    schema_form: int = 0  # which of the known forms of an answer's schema is used
+    unknown_fields: Mapping[str, frozenset[str]] = {}  # sampling fields that a model does not know
 
-    def without_what(self, refusal: str, *, has_schema: bool = False, sent: Json | None = None) -> Dialect | None:
-        """The dialect for another try, or None if the refusal is about something else than what was sent."""
+    def without_refused(self, refusal: str, *, has_schema: bool = False, sent: Json | None = None) -> Dialect | None:
+        """Returns the dialect for another try, or None if the refusal is about something else than what was sent."""
         from aish.providers.openai.refused_fields import at_fault, unknown_in
 
         fault = at_fault(refusal)
@@ -53,7 +53,9 @@ class Dialect(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
         if self.stream_options and "stream_options" in fault:
             return msgspec.structs.replace(self, stream_options=False)
-        if self.max_tokens and "max_completion_tokens" in refusal:  # it is what is asked for, so it may be in a list
+        if (
+            self.max_tokens and "max_completion_tokens" in refusal
+        ):  # it is the field to use instead, so it may be in a list of known fields
             return msgspec.structs.replace(self, max_tokens=False)
         if self.thoughts and "reasoning_content" in fault and "missing" not in refusal.lower():
             return msgspec.structs.replace(self, thoughts=False)
@@ -63,7 +65,7 @@ class Dialect(msgspec.Struct, frozen=True):
         return self._without(unknown, str(sent["model"]))
 
     def taught(self, learned: Dialect, model: str) -> Dialect:
-        """With what a request to the model has learned, while others may have taught it something else."""
+        """Adds what a request to the model has learned; another request may have learned something else meanwhile."""
         both = msgspec.structs.replace(
             self,
             stream_options=self.stream_options and learned.stream_options,
@@ -71,15 +73,15 @@ class Dialect(msgspec.Struct, frozen=True):
             thoughts=self.thoughts and learned.thoughts,
             schema_form=max(self.schema_form, learned.schema_form),
         )
-        return both._without(learned.untaken.get(model, frozenset()), model) or both
+        return both._without(learned.unknown_fields.get(model, frozenset()), model) or both
 
     def _without(self, fields: frozenset[str], model: str) -> Dialect | None:
-        """None if there is nothing new in it: to ask again would be to ask the same."""
-        known = self.untaken.get(model, frozenset())
+        """Returns None if nothing of it is new: the same request would be sent again."""
+        known = self.unknown_fields.get(model, frozenset())
         if fields <= known:
             return None
-        others = dict(list(self.untaken.items())[1 - _MAX_LEARNED :])
-        return msgspec.structs.replace(self, untaken={**others, model: fields | known})
+        others = dict(list(self.unknown_fields.items())[1 - _MAX_LEARNED :])
+        return msgspec.structs.replace(self, unknown_fields={**others, model: fields | known})
 
 
 def _as_response_format(schema: Json, *, strict: bool) -> Json:
@@ -87,8 +89,8 @@ def _as_response_format(schema: Json, *, strict: bool) -> Json:
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 
-# How a backend is told the schema of an answer: OpenAI's way first, strictly and, since it takes not every schema so,
-# less strictly; then llama.cpp's, an older one of llama.cpp, and vLLM's two.
+# The forms in which backends accept the schema of an answer: OpenAI's, strict and, for schemas that strict mode
+# refuses, not strict; then llama.cpp's, an older one of llama.cpp, and vLLM's two.
 _SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
     lambda schema: _as_response_format(schema, strict=True),
     lambda schema: _as_response_format(schema, strict=False),
@@ -100,9 +102,9 @@ _SCHEMA_FORMS: tuple[Callable[[Json], Json], ...] = (
 _ABOUT_SCHEMA_FORM = re.compile(r"response_format|json_schema|guided_json|structured_outputs")
 
 
-class Encoded:
-    """Messages and tools in their JSON, kept while a conversation goes on: each round of a turn sends all of it again,
-    and only what is new in it is encoded. Both are known by being the very same."""
+class EncodedCache:
+    """Messages and tools in their JSON, cached while a conversation goes on. Each round of a turn sends all of it
+    again, and only new messages have to be encoded. Messages and tools are looked up by identity."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Message, msgspec.Raw]] = {}
@@ -115,7 +117,7 @@ class Encoded:
         return [self._of(message) for message in messages]
 
     def tools(self, tools: Sequence[ToolSpec]) -> msgspec.Raw:
-        """The last list of them, too: that of a server is the same for most requests."""
+        """Caches the last list, too: a server's tools are the same for most requests."""
         known, raw = self._tools
         if len(known) == len(tools) and all(map(operator.is_, known, tools)):
             return raw
@@ -139,8 +141,8 @@ class Encoded:
         return raw
 
 
-def with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
-    """The images of results after them, as the user's: the role of a tool holds text alone."""
+def with_separate_images(messages: Sequence[Message]) -> Sequence[Message]:
+    """Moves images of tool results into a user message after them, because the tool role allows text only."""
     for message in messages:
         if type(message) is ToolMessage and message.images:
             return _with_images_apart(messages)
@@ -160,8 +162,8 @@ def _with_images_apart(messages: Sequence[Message]) -> Sequence[Message]:
     return [*apart, UserMessage(tuple(images))] if images else apart
 
 
-def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> Json:
-    messages = with_images_apart(request.messages)
+def encode_request(request: StepRequest, dialect: Dialect, encoded: EncodedCache) -> Json:
+    messages = with_separate_images(request.messages)
     if not dialect.thoughts:
         messages = [_unthought(message) for message in messages]
     body: Json = {"model": request.model, "messages": encoded.messages(messages)}
@@ -179,7 +181,7 @@ def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> 
             body["max_completion_tokens"] = body.pop("max_tokens")
     if request.tuning is not None:
         body.update(_encode_tuning(request.tuning))
-    for name in dialect.untaken.get(request.model, ()):
+    for name in dialect.unknown_fields.get(request.model, ()):
         body.pop(name, None)
     if request.stream:
         body["stream"] = True
@@ -189,7 +191,8 @@ def encode_request(request: StepRequest, dialect: Dialect, encoded: Encoded) -> 
 
 
 def _encode_tuning(tuning: Tuning) -> Json:
-    """llama.cpp's fields. It forgets what it knows of a slot whose adapter changes, so each has one of its own."""
+    """llama.cpp's own fields. A slot is cleared when its adapter changes, so requests with and without it use different
+    slots."""
     encoded: Json = {"lora": [{"id": 0, "scale": tuning.scale}], "id_slot": tuning.slot}
     return {**encoded, "logit_bias": tuning.bias} if tuning.bias else encoded
 
@@ -232,8 +235,8 @@ def _encode_function(tool: ToolSpec) -> Json:
     return function if tool.strict is None else {**function, "strict": tool.strict}
 
 
-def object_text(arguments: str) -> str:
-    """A call's arguments as text that is surely a JSON object: chat templates parse it and fail on anything else."""
+def as_json_object(arguments: str) -> str:
+    """Returns arguments that are surely a JSON object. Chat templates parse them and fail on anything else."""
     try:
         if isinstance(msgspec.json.decode(arguments), dict):
             return arguments
@@ -243,13 +246,13 @@ def object_text(arguments: str) -> str:
 
 
 def _encode_call(call: ToolCall) -> Json:
-    function = {"name": call.name, "arguments": object_text(call.arguments)}
+    function = {"name": call.name, "arguments": as_json_object(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 
 def _encode_parts(parts: Sequence[Part]) -> str | list[Json]:
     if len(parts) == 1 and type(parts[0]) is TextPart:
-        return parts[0].text  # nearly always
+        return parts[0].text  # the usual case
     if all(isinstance(part, TextPart) for part in parts):
         return marked_text(parts)
     return [_encode_image(p) if isinstance(p, ImagePart) else {"type": "text", "text": p.text} for p in parts]
@@ -281,7 +284,7 @@ def _encode_sampling(sampling: Sampling) -> Json:
 
 
 def _encode_knobs(knobs: Knobs) -> Json:
-    """As they are, and the penalty by both of its names: a backend passes over the one that is not its own."""
+    """Sends the penalty under both of its names: a backend ignores the one that it does not know."""
     return {**msgspec.structs.asdict(knobs), "repetition_penalty": knobs.repeat_penalty}
 
 

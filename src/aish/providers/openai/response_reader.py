@@ -1,10 +1,11 @@
-"""Reads one answer of a chat-completions backend to its end, a batch for each read that brought something.
+"""Reads one answer of a chat-completions backend to its end, one batch for each read that brings something.
 
-It comes by server-sent events or as one document, whatever was asked for. What is optional in practice is optional
-here: `[DONE]`, usage, finish reasons, content types. Only a tool call must be surely whole: it is an effect, and half
-of one is never handed on. The finish comes last even where usage follows the finish reason on the wire.
+It arrives as server-sent events or as one document, whatever was requested. What is optional in practice is optional
+here: `[DONE]`, usage, finish reasons, content types. Only a tool call must be complete: it has an effect, and half of
+one is never passed on. The finish comes last, even where usage follows the finish reason on the wire.
 
-How long the next piece is waited for is as in `answer_body`.
+Before the first piece a backend may think for as long as the deadline allows: many send headers at once and then read a
+long prompt. After that, silence means that something is stuck.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from aish.ports import TextRelay
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL
 from aish.providers.http_faults import error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json
-from aish.providers.openai.chunk_templates import Frame, arguments_frame, text_frame
+from aish.providers.openai.chunk_templates import ChunkTemplate, arguments_template, text_template
 from aish.providers.openai.chunks import WireChunk, decode_chunk, read_chunk
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
 
-# One event holds at most one delta; tool arguments in a single piece are the largest known (about 1 MB).
+# One event has at most one delta. The largest known are tool arguments in a single piece (about 1 MB).
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-# How long the end of the body may lag behind `[DONE]`; waiting for it saves the connection for the next request.
+# How long to wait for the end of the body after `[DONE]`. It allows the connection to be used again.
 _TAIL_S = 0.1
-# How long usage and `[DONE]` may lag behind the finish reason.
+# How long to wait for usage and `[DONE]` after the finish reason.
 _LAG_S = 2.0
 _BLANK = b"\xef\xbb\xbf \r\n\t"
 
 
-class Answer:
-    """Asked for batches until it `is_over`."""
+class ChatResponseReader:
+    """Call `next_batch` until `is_over`."""
 
-    # Of an answer that comes by events.
+    # Set once the answer turns out to be an event stream.
     _reader: SseReader
-    _frame: Frame
-    _call_frame: Frame
+    _template: ChunkTemplate
+    _call_template: ChunkTemplate
 
     def __init__(
         self,
@@ -48,35 +49,35 @@ class Answer:
         *,
         logprobs: int | None,
     ) -> None:
-        self.is_over = False  # the last has been told
+        self.is_over = False  # the last batch has been returned
         self._provider = provider
         self._model = model
         self._response = response
         self._idle_s = idle_s
         self._relay = relay
-        self._logprobs = logprobs  # for how many tokens in the place of each it was asked
+        self._logprobs = logprobs  # how many alternatives for each token were requested
         self._document: list[bytes] = []
         self._document_bytes = 0
-        self._by_events = False
-        self._is_between = False  # what comes next begins an event
-        self._call_index: int | None = None  # of the call whose frame it is
-        self._ended = False  # nothing more is to be read
-        self._whole = False  # the backend has said that this was all
-        self._said = False
-        self._called = False
+        self._is_event_stream = False
+        self._is_between = False  # the next bytes begin an event
+        self._call_index: int | None = None  # of the call that `_call_template` belongs to
+        self._has_ended = False  # nothing more will be read
+        self._is_complete = False  # the backend has sent everything
+        self._has_content = False
+        self._has_call = False
         self._finished: StepFinished | None = None
         self._broken: ProviderError | None = None
 
     async def next_batch(self) -> Batch:
-        while not self._ended:
-            if self._whole:
-                await self._let_end()
+        while not self._has_ended:
+            if self._is_complete:
+                await self._read_to_end()
                 break
             piece = await self._response.next_piece()
-            if self._is_between and (text := self._frame.event_text(piece)):
+            if self._is_between and (text := self._template.event_text(piece)):
                 return [TextDelta(text)]
             if batch := self._read_piece(piece):
-                self._said = True
+                self._has_content = True
                 return batch
         if self._broken is not None:
             raise self._broken
@@ -87,7 +88,7 @@ class Answer:
         relay = self._relay
         if relay is None or not self._is_between:
             return False
-        text = self._frame.event_text(piece)
+        text = self._template.event_text(piece)
         return bool(text) and relay.accept(text)
 
     def _last(self) -> Batch:
@@ -96,26 +97,26 @@ class Answer:
         return [finished] if finished else [self._without_finish(), StepFinished(StepEnd.UNKNOWN)]
 
     def _without_finish(self) -> Status:
-        if not self._said:
+        if not self._has_content:
             raise ProviderProtocolError(f"{self._provider} ended its answer without saying anything")
-        if self._called and not self._whole:
+        if self._has_call and not self._is_complete:
             raise ProviderProtocolError(f"{self._provider} broke off its answer in a tool call")
         return Status(f"{self._provider} ended the answer without a finish reason")
 
-    async def _let_end(self) -> None:
-        """Nothing is missing; what may still come is read, so that the connection can be used again."""
-        self._ended, self._relay = True, None
+    async def _read_to_end(self) -> None:
+        """Reads the end of the body, which holds nothing, so that the connection can be used again."""
+        self._has_ended, self._relay = True, None
         self._response.spare_rest(_TAIL_S)
         while await self._response.next_piece():
             pass
 
     def _read_piece(self, piece: bytes) -> list[Chunk]:
-        if self._by_events:
+        if self._is_event_stream:
             return self._read_events(piece)
         return self._read_document(piece) if self._document else self._begin(piece)
 
     def _begin(self, piece: bytes) -> list[Chunk]:
-        """The first of it says whether it comes by events or as one document."""
+        """The first bytes tell an event stream from a document."""
         self._response.limit_silence(self._idle_s)
         text = piece.lstrip(_BLANK)
         start = text[:1]
@@ -125,74 +126,74 @@ class Answer:
             if self._response.at_end:
                 return self._read_document(b"")
         elif start == b"<":
-            said = f"{self._provider} answered with an HTML page instead of a stream"
-            raise ProviderProtocolError(said, hint=WRONG_URL)
+            message = f"{self._provider} answered with an HTML page instead of a stream"
+            raise ProviderProtocolError(message, hint=WRONG_URL)
         elif start:
-            self._by_events = True
+            self._is_event_stream = True
             self._reader = SseReader(MAX_EVENT_BYTES)
-            self._frame = text_frame()
-            self._call_frame = arguments_frame()
+            self._template = text_template()
+            self._call_template = arguments_template()
             if self._relay is not None:
                 self._response.offer_to(self._take)
             return self._read_events(piece)
         else:
-            self._ended = not piece
+            self._has_ended = not piece
         return []
 
     def _read_document(self, piece: bytes) -> list[Chunk]:
-        """JSON, asked for or not, or something that is no answer at all; read at its end."""
+        """Collects JSON, requested or not, and reads it at its end."""
         if piece:
             self._document.append(piece)
             self._document_bytes += len(piece)
             if self._document_bytes > MAX_ANSWER_BYTES:
                 raise ProviderProtocolError(f"{self._provider}: the answer is larger than {MAX_ANSWER_BYTES} bytes")
             return []
-        self._ended = self._whole = True
+        self._has_ended = self._is_complete = True
         batch = self._read(self._decode(b"".join(self._document)))
-        self._said = bool(batch)
+        self._has_content = bool(batch)
         batch += self._last()
         return batch
 
     def _read_events(self, piece: bytes) -> list[Chunk]:
-        """The chunks up to the end or to one that cannot be read: what came well before it is not lost."""
+        """The chunks up to the end, or up to one that cannot be read: what came before it is not lost."""
         reader = self._reader
         if piece:
             events = reader.feed_data(piece)
             self._is_between = reader.is_between
         else:
             events = [event.data for event in reader.finish()]
-            self._ended = True
+            self._has_ended = True
         batch: list[Chunk] = []
-        frame, call_frame = self._frame, self._call_frame
+        frame, call_frame = self._template, self._call_template
         for data in events:
             if text := frame.text(data):
                 batch.append(TextDelta(text))
             elif text := call_frame.text(data):
                 batch.append(CallFragment(self._call_index, arguments=text))
             elif data == b"[DONE]":
-                self._whole = True
+                self._is_complete = True
                 break
             elif data:
                 try:
                     self._read_event(data, batch)
                 except ProviderError as exc:
-                    self._ended, self._broken = True, exc
+                    self._has_ended, self._broken = True, exc
                     break
         return batch
 
     def _read_event(self, data: bytes, batch: list[Chunk]) -> None:
         try:
             wire = decode_chunk(data)
-        except (ValueError, RecursionError):  # with more patience, then
+        except (ValueError, RecursionError):  # read it leniently
             wire = self._decode(data)
         if self._logprobs is not None:
             batch += self._read(wire)
         elif text := wire.plain_text():
-            if self._said or batch:  # the first word is not kept waiting for it
-                self._frame.learn(data, text)
+            if self._has_content or batch:  # the first word is not kept waiting for it
+                self._template.learn(data, text)
             batch.append(TextDelta(text))
-        elif (fragment := wire.plain_fragment()) and self._call_frame.learn(data, fragment.arguments):
-            self._called, self._call_index = True, fragment.index
+        elif (fragment := wire.plain_fragment()) and self._call_template.learn(data, fragment.arguments):
+            self._has_call, self._call_index = True, fragment.index
             batch.append(fragment)
         else:
             batch += self._read(wire)
@@ -206,7 +207,7 @@ class Answer:
                 self._finished = chunk
                 self._response.spare_rest(_LAG_S)
             else:
-                self._called = self._called or type(chunk) is CallFragment
+                self._has_call = self._has_call or type(chunk) is CallFragment
                 batch.append(chunk)
         return batch
 

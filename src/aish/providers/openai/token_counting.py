@@ -1,8 +1,8 @@
-"""Counts tokens the way an OpenAI-compatible backend does: it is asked, and what it cannot say is not asked again.
+"""Counts tokens by asking the backend, and remembers what it cannot answer.
 
 llama.cpp and vLLM count at `/tokenize`, LMDeploy at `/v1/encode`. A whole prompt is rendered by llama.cpp at
-`/apply-template`, and counted by vLLM as it is. A tokenizer file of the user's own comes next. Never raises; what
-does not answer in time is left alone for a while.
+`/apply-template`; vLLM counts it as it is. Next comes a tokenizer file of the user. Never raises; an address that does
+not answer in time is left alone for a while.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from aish.providers.openai import model_facts
 from aish.providers.openai.request import encode_message, encode_tools
 from aish.types.requests import StepRequest
 
-# Below what the engine waits for all counting together, so that it is known here who was slow.
+# Less than the engine waits for all counting together, so that the slow address is known here.
 _TIMEOUTS = Timeouts(connect_s=1, first_byte_s=1.5, idle_s=1.5, total_s=1.5)
 # A backend that hangs while it loads a model counts well a minute later.
 _REST_S = 60.0
 _NEVER = float("inf")
 
 
-class Counting:
+class BackendTokenCounter:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._own = backend.endpoint.count_text
@@ -33,7 +33,7 @@ class Counting:
         self._tokenize = f"{root}/tokenize"
         self._counters = (self._tokenize, f"{api}/encode")
         self._template = f"{root}/apply-template"
-        self._resting: dict[str, float] = {}  # until when an address is left alone
+        self._resting: dict[str, float] = {}  # until when each address is left alone
 
     async def text(self, model: str, text: str) -> int | None:
         for url in self._counters:
@@ -46,26 +46,26 @@ class Counting:
         body: dict[str, Any] = {"model": request.model, "messages": [encode_message(m) for m in request.messages]}
         if request.tools:
             body["tools"] = encode_tools(request.tools)
-        rendered = await self._ask(self._template, body, request.model, _rendered)
-        if (prompt := _rendered(rendered)) is not None:
+        render_messages = await self._ask(self._template, body, request.model, _rendered)
+        if (prompt := _rendered(render_messages)) is not None:
             body = {"model": request.model, "content": prompt, "add_special": True, "parse_special": True}
         answer = await self._ask(self._tokenize, body, request.model, model_facts.token_count)
         return model_facts.token_count(answer) or None
 
     async def _ask(self, url: str, body: Any, model: str, read: Callable[[Any], object]) -> Any:
-        """None where the backend has no answer to read."""
+        """Returns None where the backend has no readable answer."""
         now_s = asyncio.get_running_loop().time()
         if self._resting.get(url, 0.0) > now_s:
             return None
         try:
             answer = await self._backend.post(url, body, model=model, timeouts=_TIMEOUTS)
         except ProviderBusy:
-            return None  # this time
+            return None  # it may answer next time
         except (ProviderUnavailable, ProviderTimeout):
             self._resting[url] = now_s + _REST_S
             return None
         except asyncio.CancelledError:
-            self._resting[url] = now_s + _REST_S  # whoever counts would not wait any longer
+            self._resting[url] = now_s + _REST_S  # the counting took too long
             raise
         except ProviderError:
             answer = None
@@ -76,7 +76,7 @@ class Counting:
 
 
 def _plain(model: str, text: str) -> dict[str, Any]:
-    """Each backend reads its own field for the text, and is told not to count a beginning that is none."""
+    """Each backend has its own field for the text, and its own switch against adding special tokens."""
     return {
         "model": model,
         "content": text,

@@ -1,1 +1,1 @@
-"""Tool calls on models and backends that have none of their own: three modes, one wrapper."""
+"""Lets every model call tools: natively, constrained by a schema, or by a prompt."""

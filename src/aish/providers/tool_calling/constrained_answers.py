@@ -1,8 +1,8 @@
-"""Reads a constrained answer as it streams: the text of `{"answer": …}` decoded, a call's arguments as fragments.
+"""Reads a constrained answer while it streams: decodes the text of `{"answer": …}`, and passes a call's arguments on.
 
-A backend that promised the schema and does not keep to it is read like any other text: its calls are looked for. Not so
-behind an answer: who has answered does not call, and what follows is text. What follows the arguments within a call's
-object goes with them; so they are no JSON any more, nobody runs them, and the model is told.
+If a backend promised the schema and does not follow it, its answer is read like any other text, and calls are looked
+for. Not behind an answer: a model that has answered does not call, so the rest is text. Text after the arguments within
+a call's object is added to them. They are no JSON then, so the call does not run and the model gets an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from aish.tool_calls.detect.span import Span
+from aish.tool_calls.detect.spans import BracketSpan
 from aish.types.chunks import CallFragment, Chunk
 from aish.types.events import TextDelta
 
@@ -32,7 +32,7 @@ _OPEN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z|\\u[dD][89abAB][0-9a-fA-F
 
 
 class TextReader(Protocol):
-    """What reads text that may hold calls."""
+    """Reads text that may contain calls."""
 
     def text(self, text: str) -> list[Chunk]: ...
 
@@ -43,14 +43,14 @@ class TextReader(Protocol):
 
 
 class ConstrainedReader:
-    """`free` reads what does not keep to the schema. `new_index` numbers calls."""
+    """`free` reads text that does not follow the schema. `new_index` numbers calls."""
 
     def __init__(self, free: TextReader, new_index: Callable[[], int]) -> None:
         self._free = free
         self._new_index = new_index
         self._head = ""
         self._state = self._in_head
-        self._span = Span()
+        self._span = BracketSpan()
         self._index = 0
 
     @property
@@ -78,7 +78,7 @@ class ConstrainedReader:
     def _in_head(self, text: str, chunks: list[Chunk]) -> str:
         head = self._head + text
         if call := _CALL.match(head):
-            self._head, self._span, self._index = "", Span(), self._new_index()
+            self._head, self._span, self._index = "", BracketSpan(), self._new_index()
             chunks.append(CallFragment(self._index, name=_decoded(call[1])))
             self._state = self._in_arguments
             return head[call.end() :]
@@ -95,7 +95,7 @@ class ConstrainedReader:
         if rest[0] == '"':
             self._state = self._in_string
             return rest[1:]
-        self._span = Span()
+        self._span = BracketSpan()
         self._state = self._in_value if rest[0] in "{[" else self._in_scalar
         return rest
 
@@ -140,7 +140,7 @@ class ConstrainedReader:
         return ""
 
     def _in_tail(self, text: str, chunks: list[Chunk]) -> str:
-        """The closing bracket of a call; should another object follow, it is read like the first."""
+        """The closing bracket of a call. Another object after it is read like the first."""
         rest = text.lstrip()
         if rest.startswith("}"):
             self._state = self._in_head
@@ -154,7 +154,7 @@ class ConstrainedReader:
         return ""
 
     def _in_end(self, text: str, chunks: list[Chunk]) -> str:
-        """The closing bracket of an answer, and some too many."""
+        """The closing bracket of an answer, and superfluous ones."""
         rest = text.lstrip("} \t\r\n")
         if rest:
             self._state = self._in_rest
@@ -170,7 +170,7 @@ class ConstrainedReader:
 
 
 def _may_become(head: str) -> bool:
-    """Whether it is the beginning of a call or of an answer, and of nothing else."""
+    """Whether it can only be the beginning of a call or of an answer."""
     tokens: list[str] = []
     pos = 0
     while pos < len(head):
@@ -196,7 +196,7 @@ def _add(chunks: list[Chunk], text: str) -> None:
 
 
 def _decoded(content: str) -> str:
-    """What stands within a JSON string. Half a character is better than no answer."""
+    """Decodes the content of a JSON string. Half a character becomes a replacement character."""
     if "\\" not in content:
         return content
     try:

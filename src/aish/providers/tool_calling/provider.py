@@ -1,12 +1,14 @@
-"""A provider whose models all call tools, in one of three ways: natively, constrained by a schema, or by a prompt.
+"""A provider whose models all call tools, by one of three strategies: natively, constrained by a schema, or by a
+prompt.
 
-Wraps any other. `strategies` picks the way for a model, `prompted` writes the instructions, `reader` reads the answers.
-Calls that a model writes as text are found in every way. A request without tools goes straight through.
+It wraps any other provider. `strategies` picks the strategy for a model, `prompts` writes the instructions, `reader`
+reads the answers. Calls that a model writes as text are found with every strategy. A request without tools passes
+through unchanged.
 
-A model with an adapter for tool calls is first asked, with it, which tool to call. Where it says that none fits, what
-it says is thrown away and the question is put again as if there were no tools: the adapter picks, the model chats.
+A model with an adapter for tool calls is first asked, with it, which tool to call. If it says that none fits, its words
+are dropped, and the question is asked again without tools: the adapter picks tools, the model itself chats.
 
-It stands outside of redaction: the prompt it writes is scrubbed like all else.
+It stands outside of redaction, so that the prompt it writes is redacted like all else.
 """
 
 from __future__ import annotations
@@ -19,20 +21,21 @@ import msgspec
 
 from aish.errors import ProviderError
 from aish.ports import Provider, TextRelay
-from aish.providers.tool_calling.answer_schema import answer_or_call, chosen
-from aish.providers.tool_calling.prompted import (
-    Manner,
+from aish.providers.tool_calling.prompts import (
+    PromptStyle,
+    answer_or_call_schema,
+    chosen,
     has_result,
-    instructions,
-    rendered,
-    repeats_itself,
+    render_messages,
+    repeats_calls,
     room_for_tools,
-    with_instructions,
+    tool_instructions,
+    with_tool_instructions,
 )
-from aish.providers.tool_calling.reader import Reading
-from aish.providers.tool_calling.relevance import is_weak, relevant
-from aish.providers.tool_calling.strategies import Way, Ways, has_calls, saying
-from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplified_tools
+from aish.providers.tool_calling.reader import AnswerReader
+from aish.providers.tool_calling.strategies import Strategies, Strategy, has_calls, strategy_notice
+from aish.providers.tool_calling.weak_models import is_weak, select_relevant
+from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
@@ -42,16 +45,19 @@ from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Usage
 
-_LOOKUP_S = 10.0  # to ask what a model can, where nobody has asked yet
-_MAX_TRIES = 5  # more than there are ways
-_NO_WORDS: JsonSchema = {"type": "string", "const": ""}  # of an adapter that only picks: they would be thrown away
-_NATIVE_WAYS = (Way.NATIVE, Way.PLAIN)
+_LOOKUP_S = 10.0  # for asking what a model supports
+_MAX_TRIES = 5  # more than there are strategies
+_EMPTY_ANSWER: JsonSchema = {
+    "type": "string",
+    "const": "",
+}  # for an adapter that only picks a tool: its words would be dropped
+_NATIVE_STRATEGIES = (Strategy.NATIVE, Strategy.PLAIN)
 
 
-class ToolModeProvider:
+class ToolCallingProvider:
     def __init__(self, inner: Provider) -> None:
         self._inner = inner
-        self._ways = Ways()
+        self._strategies = Strategies()
 
     @property
     def name(self) -> str:
@@ -62,24 +68,24 @@ class ToolModeProvider:
 
     async def describe(self, model: str) -> ModelInfo:
         info = await self._inner.describe(model)
-        self._ways.know(model, info)
+        self._strategies.remember(model, info)
         return info
 
     def stream(
         self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         if request.tools:
-            request = self._narrowed(request)
-        if self._goes_through(request):
+            request = self._narrow_tools(request)
+        if self._is_passthrough(request):
             return self._inner.stream(request, relay)
         return aclosing(self._batches(request, relay))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         if request.tools:
-            request = self._narrowed(request)
-        if self._goes_through(request):
+            request = self._narrow_tools(request)
+        if self._is_passthrough(request):
             return self._inner.prepared(request)
-        return self._inner.prepared(self._sent(request, self._ways.choose(request)))
+        return self._inner.prepared(self._encode(request, self._strategies.choose(request)))
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, text)
@@ -94,173 +100,177 @@ class ToolModeProvider:
         await self._inner.aclose()
 
     async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
-        """One attempt, and another for each way that the backend turns out not to take."""
+        """Tries again with the next strategy when the backend refuses one."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + request.deadline_s
-        await self._know(request)
-        way = self._ways.choose(request)
+        await self._look_up_model(request)
+        strategy = self._strategies.choose(request)
         for _ in range(_MAX_TRIES):
             begun = False
             left = msgspec.structs.replace(request, deadline_s=due_s - loop.time())
             try:
-                async with aclosing(self._answer(left, way, relay)) as batches:
+                async with aclosing(self._answer(left, strategy, relay)) as batches:
                     async for batch in batches:
                         begun = begun or not all(isinstance(chunk, Status) for chunk in batch)
                         yield batch
                 return
             except ProviderError as exc:
-                other = None if begun else self._ways.find_other(request, way, exc)
+                other = None if begun else self._strategies.find_fallback(request, strategy, exc)
                 if other is None:
                     raise
-                way = other
-            yield [Status(saying(f"{self.name}:{request.model}", way))]
+                strategy = other
+            yield [Status(strategy_notice(f"{self.name}:{request.model}", strategy))]
 
-    async def _answer(self, request: StepRequest, way: Way, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
-        tools = _callable(request)
-        sent, reading = self._sent(request, way), self._reading(request, way, tools)
+    async def _answer(
+        self, request: StepRequest, strategy: Strategy, relay: TextRelay | None
+    ) -> AsyncGenerator[Batch, None]:
+        tools = _callable_tools(request)
+        sent, reader = self._encode(request, strategy), self._make_reader(request, strategy, tools)
         if sent.picks_tool:
-            work = self._retold if _has_heard_back(request) else self._picked
-            async with aclosing(work(request, sent, reading)) as batches:
+            work = self._report_result if _ends_with_result(request) else self._pick_tool
+            async with aclosing(work(request, sent, reader)) as batches:
                 async for batch in batches:
                     yield batch
             return
         if relay is not None and tools:
-            relay.scan_with(reading.passes_text)
+            relay.scan_with(reader.passes_text)
         async with self._inner.stream(sent, relay) as batches:
             async for batch in batches:
-                if not tools or reading.passes(batch):
+                if not tools or reader.passes(batch):
                     yield batch
-                elif read := reading.read(batch):
+                elif read := reader.read(batch):
                     yield read
-        if reading.has_called_natively:
-            self._ways.note_native_call(request.model)
-        if way is Way.NATIVE and request.tool_choice.mode == "required" and not reading.has_called:
+        if reader.has_called_natively:
+            self._strategies.note_native_call(request.model)
+        if strategy is Strategy.NATIVE and request.tool_choice.mode == "required" and not reader.has_called:
             self._note_ignored(request)
 
-    async def _picked(
-        self, request: StepRequest, sent: StepRequest, reading: Reading
+    async def _pick_tool(
+        self, request: StepRequest, sent: StepRequest, reader: AnswerReader
     ) -> AsyncGenerator[Sequence[Chunk], None]:
-        """Asks with the adapter, to the end. Where it calls nothing, the model itself is asked; the usage is the sum of
+        """Asks with the adapter, to the end. If it calls nothing, asks the model itself; the usage is the sum of
         both."""
         due_s = asyncio.get_running_loop().time() + request.deadline_s
         held: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
             async for batch in batches:
-                read = reading.read(batch)
+                read = reader.read(batch)
                 held += [chunk for chunk in read if not isinstance(chunk, Status)]
                 if said := [chunk for chunk in read if isinstance(chunk, Status)]:
                     yield said
-        if reading.has_called:
+        if reader.has_called:
             yield held
             return
         spent = sum((chunk.usage for chunk in held if isinstance(chunk, UsageChunk)), Usage())
         left_s = max(0.0, due_s - asyncio.get_running_loop().time())
-        async with self._inner.stream(self._sent(_without_tools(request, left_s), Way.CONSTRAINED)) as batches:
+        async with self._inner.stream(self._encode(_without_tools(request, left_s), Strategy.CONSTRAINED)) as batches:
             async for batch in batches:
                 yield [UsageChunk(c.usage + spent) if isinstance(c, UsageChunk) else c for c in batch]
 
-    async def _retold(
-        self, request: StepRequest, sent: StepRequest, reading: Reading
+    async def _report_result(
+        self, request: StepRequest, sent: StepRequest, reader: AnswerReader
     ) -> AsyncGenerator[Sequence[Chunk], None]:
-        """Tells of a result, to the end: it is short, and what is made up in it is not told."""
+        """Has the model report a tool's result, to the end, so that made-up text can be replaced; reports are short."""
         held: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
             async for batch in batches:
-                held += reading.read(batch)
-        if not reading.has_called and request.repair:
-            from aish.providers.tool_calling.retelling import retold
+                held += reader.read(batch)
+        if not reader.has_called and request.repair:
+            from aish.providers.tool_calling.weak_models import replace_made_up
 
-            held = retold(held, request.messages)
+            held = replace_made_up(held, request.messages)
         if held:
             yield held
 
-    def _reading(self, request: StepRequest, way: Way, tools: Sequence[ToolSpec]) -> Reading:
-        constrained = way is Way.CONSTRAINED and bool(tools)
-        knows = way in _NATIVE_WAYS and self._ways.calls_natively(request.model)
-        return Reading(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
+    def _make_reader(self, request: StepRequest, strategy: Strategy, tools: Sequence[ToolSpec]) -> AnswerReader:
+        constrained = strategy is Strategy.CONSTRAINED and bool(tools)
+        knows = strategy in _NATIVE_STRATEGIES and self._strategies.calls_natively(request.model)
+        return AnswerReader(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
 
     def _has_adapter(self, request: StepRequest) -> bool:
-        info = self._ways.info(request.model)
+        info = self._strategies.info(request.model)
         return info is not None and info.capabilities.tool_adapter
 
     def _note_ignored(self, request: StepRequest) -> None:
-        """The backend takes tools and a demand to call one, and then heeds neither: next time another way is taken."""
-        info = self._ways.info(request.model)
+        """The backend accepts tools and a required call, and then ignores both: next time another strategy is used."""
+        info = self._strategies.info(request.model)
         if request.tool_mode == "auto" and info is not None and info.capabilities.constrained:
-            self._ways.learn(request.model, Way.CONSTRAINED)
+            self._strategies.learn(request.model, Strategy.CONSTRAINED)
 
-    async def _know(self, request: StepRequest) -> None:
-        """Asks what the model can, once. If nobody can say, its own tools are tried."""
-        if request.tool_mode in ("auto", "constrained") and self._ways.info(request.model) is None:
+    async def _look_up_model(self, request: StepRequest) -> None:
+        """Asks once what the model supports. If that fails, native tools are tried."""
+        if request.tool_mode in ("auto", "constrained") and self._strategies.info(request.model) is None:
             with suppress(ProviderError, TimeoutError):
                 async with asyncio.timeout(max(0.0, min(_LOOKUP_S, request.deadline_s))):
                     await self.describe(request.model)
 
-    def _narrowed(self, request: StepRequest) -> StepRequest:
-        """A weak model that has to be told of tools is told of those that the question is about."""
+    def _narrow_tools(self, request: StepRequest) -> StepRequest:
+        """Offers a weak model whose tools are in the prompt only those that the question is about."""
         if request.tool_mode != "auto" or request.tool_choice.mode == "required":
             return request
-        if self._ways.choose(request) in _NATIVE_WAYS or not is_weak(self._ways.info(request.model)):
+        if self._strategies.choose(request) in _NATIVE_STRATEGIES or not is_weak(self._strategies.info(request.model)):
             return request
         if self._has_adapter(request):
             return request
-        return msgspec.structs.replace(request, tools=relevant(request.tools, request.messages))
+        return msgspec.structs.replace(request, tools=select_relevant(request.tools, request.messages))
 
-    def _goes_through(self, request: StepRequest) -> bool:
-        """Whether there is nothing to do for us."""
+    def _is_passthrough(self, request: StepRequest) -> bool:
+        """Whether the request needs nothing from this wrapper."""
         if request.tools:
             return False
-        return not has_calls(request) or self._ways.choose(request) in _NATIVE_WAYS
+        return not has_calls(request) or self._strategies.choose(request) in _NATIVE_STRATEGIES
 
-    def _sent(self, request: StepRequest, way: Way) -> StepRequest:
-        if way in _NATIVE_WAYS:
-            tools = simplified_tools(_named(request.tools), TOOLS if way is Way.NATIVE else PLAIN)
+    def _encode(self, request: StepRequest, strategy: Strategy) -> StepRequest:
+        if strategy in _NATIVE_STRATEGIES:
+            tools = simplify_tools(_drop_unnamed(request.tools), TOOLS if strategy is Strategy.NATIVE else PLAIN)
             return request if tools is request.tools else msgspec.structs.replace(request, tools=tools)
         sent = msgspec.structs.replace(request, tools=(), parallel_calls=None)
-        if not (tools := tuple(_callable(request))):
-            return msgspec.structs.replace(sent, messages=rendered(request.messages, "prompted"))
-        manner: Manner = "constrained" if way is Way.CONSTRAINED else "prompted"
-        return self._told(sent, tools, manner)
+        if not (tools := tuple(_callable_tools(request))):
+            return msgspec.structs.replace(sent, messages=render_messages(request.messages, "prompted"))
+        style: PromptStyle = "constrained" if strategy is Strategy.CONSTRAINED else "prompted"
+        return self._with_prompted_tools(sent, tools, style)
 
-    def _told(self, request: StepRequest, tools: Sequence[ToolSpec], manner: Manner) -> StepRequest:
-        """With the tools written into the prompt, and into the schema of the answer where that is constrained. Where
-        it is not, the asker's own schema would keep the model from calling: it is told in words instead."""
+    def _with_prompted_tools(self, request: StepRequest, tools: Sequence[ToolSpec], style: PromptStyle) -> StepRequest:
+        """Writes the tools into the prompt and, if answers are constrained, into their schema. Otherwise the request's
+        own schema would keep the model from calling, so the prompt describes it instead."""
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
-        info = self._ways.info(request.model)
-        tuned = manner == "constrained" and self._has_adapter(request)
-        if tuned and not _has_heard_back(request):
-            answer = _NO_WORDS
-        # A small model that has made the same call twice makes it for ever, if it may; a weak one, any call.
-        done = repeats_itself(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
+        info = self._strategies.info(request.model)
+        tuned = style == "constrained" and self._has_adapter(request)
+        if tuned and not _ends_with_result(request):
+            answer = _EMPTY_ANSWER
+        # A small model that made the same call twice would repeat it for ever; a weak one would repeat any call.
+        done = repeats_calls(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
         offered = () if done and choice.mode == "auto" else tools
-        said = instructions(
+        said = tool_instructions(
             tools,
-            manner,
+            style,
             choice,
             room_chars=room_for_tools(info.context_size if info else None),
-            answer=answer if manner == "prompted" else None,
+            answer=answer if style == "prompted" else None,
         )
-        union = answer_or_call(offered, choice, answer, bounded=is_weak(info)) if manner == "constrained" else None
+        union = (
+            answer_or_call_schema(offered, choice, answer, bounded=is_weak(info)) if style == "constrained" else None
+        )
         messages = request.messages
-        if tuned and _has_heard_back(request):
-            from aish.providers.tool_calling.retelling import this_turn
+        if tuned and _ends_with_result(request):
+            from aish.providers.tool_calling.weak_models import current_turn_only
 
-            messages = this_turn(messages)
+            messages = current_turn_only(messages)
         return msgspec.structs.replace(
             request,
-            messages=with_instructions(rendered(messages, manner), said),
+            messages=with_tool_instructions(render_messages(messages, style), said),
             sampling=msgspec.structs.replace(request.sampling, json_schema=union, json_object=False),
             picks_tool=tuned,
         )
 
 
 def _answer_schema(sampling: Sampling) -> JsonSchema | None:
-    """What the asker wants an answer to be, besides the calls that lead to it."""
+    """The schema that the request sets for an answer, apart from calls."""
     return sampling.json_schema or ({"type": "object"} if sampling.json_object else None)
 
 
-def _has_heard_back(request: StepRequest) -> bool:
-    """Whether a tool has said something that is to be told of."""
+def _ends_with_result(request: StepRequest) -> bool:
+    """Whether the model now has to report a tool's result."""
     return isinstance(request.messages[-1], ToolMessage)
 
 
@@ -268,10 +278,10 @@ def _without_tools(request: StepRequest, deadline_s: float) -> StepRequest:
     return msgspec.structs.replace(request, tools=(), tool_choice=ToolChoice(), deadline_s=deadline_s)
 
 
-def _named(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    """Without those that have no name: nobody could call them, and one alone makes a backend refuse them all."""
+def _drop_unnamed(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    """Drops tools without a name: they cannot be called, and a single one makes a backend refuse all."""
     return tools if all(tool.name.strip() for tool in tools) else tuple(tool for tool in tools if tool.name.strip())
 
 
-def _callable(request: StepRequest) -> list[ToolSpec]:
-    return chosen(_named(request.tools), request.tool_choice)
+def _callable_tools(request: StepRequest) -> list[ToolSpec]:
+    return chosen(_drop_unnamed(request.tools), request.tool_choice)

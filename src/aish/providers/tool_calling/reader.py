@@ -1,4 +1,4 @@
-"""From a backend's chunks to chunks in which every call is a call, whichever way the model wrote it."""
+"""Finds the calls in a backend's chunks, however the model wrote them, and passes every one on as a call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.tool_calls.detect.detector import Recogniser
-from aish.tool_calls.detect.envelope import Written
-from aish.tool_calls.detect.resolution import make_ready
+from aish.tool_calls.detect.detector import CallDetector
+from aish.tool_calls.detect.envelope import WrittenCall
+from aish.tool_calls.detect.resolution import resolve_call
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished
 from aish.types.events import Status, TextDelta
 from aish.types.tools import ToolSpec
@@ -17,13 +17,14 @@ from aish.types.tools import ToolSpec
 if TYPE_CHECKING:
     from aish.providers.tool_calling.constrained_answers import ConstrainedReader
 
-# Calls found in text are numbered from here where the backend also makes its own, which are numbered from 0.
+# Calls found in text are numbered from here. The backend's own calls are numbered from 0.
 _OWN_NUMBERS = 1000
 _ENDED_BY_ITSELF = (StepEnd.STOP, StepEnd.TOOL_CALLS)
 
 
-class _Numbers:
-    """Of the calls found in text. By itself: readers that led back to whoever reads would wait for the collector."""
+class _CallNumbers:
+    """Numbers the calls found in text. An object of its own, because a bound method of the reader would be a reference
+    cycle."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,10 +34,10 @@ class _Numbers:
         return _OWN_NUMBERS + self.count - 1
 
 
-class Reading:
-    """Reads one answer. `constrained`: it was asked to be one object of our schema. `calls_natively`: the model is
-    known to make calls of its own, so that JSON in its text is JSON. Calls found in text are held to the end: one that
-    the backend makes, too, is one."""
+class AnswerReader:
+    """Reads one answer. `constrained`: the model was asked for one object of our schema. `calls_natively`: the model is
+    known to make native calls, so JSON in its text is only JSON. Calls found in text are held back until the end: if
+    the backend makes the same call, there is only one."""
 
     def __init__(
         self, tools: Sequence[ToolSpec], *, constrained: bool, repair: bool, calls_natively: bool = False
@@ -44,20 +45,20 @@ class Reading:
         self._holds_calls = not constrained
         self._held: dict[int | None, CallFragment] = {}
         self._native: dict[int | None, list[CallFragment]] = {}
-        self._found = _Numbers()
-        self._reader: ConstrainedReader | FreeReader = FreeReader(
+        self._found = _CallNumbers()
+        self._reader: ConstrainedReader | FreeTextReader = FreeTextReader(
             tools, self._found.new, repair=repair, marked_only=calls_natively
         )
         if constrained:
             from aish.providers.tool_calling.constrained_answers import ConstrainedReader
 
             self._reader = ConstrainedReader(self._reader, self._found.new)
+        self._has_begun = False  # something was passed on
         self.has_called = False
         self.has_called_natively = False
-        self._has_begun = False  # something was passed on
 
     def passes(self, batch: Batch) -> bool:
-        """Whether the batch can be passed on as it is: nearly always."""
+        """Whether the batch can be passed on unchanged, as nearly all can."""
         chunk = batch[0]
         if len(batch) != 1 or type(chunk) is not TextDelta or not self._reader.passes(chunk.text):
             return False
@@ -72,8 +73,8 @@ class Reading:
         chunks: list[Chunk] = []
         for chunk in batch:
             if isinstance(chunk, TextDelta):
-                passes = self._reader.passes(chunk.text)  # as it is, then, with what is told of its tokens
-                chunks += [chunk] if passes else self._kept_back(self._reader.text(chunk.text))
+                passes = self._reader.passes(chunk.text)  # unchanged, with its log probabilities
+                chunks += [chunk] if passes else self._hold_calls(self._reader.text(chunk.text))
             elif isinstance(chunk, StepFinished):
                 chunks += self._finished(chunk)
             else:
@@ -84,7 +85,7 @@ class Reading:
         self._has_begun = self._has_begun or any(type(chunk) is not Status for chunk in chunks)
         return chunks
 
-    def _kept_back(self, chunks: list[Chunk]) -> list[Chunk]:
+    def _hold_calls(self, chunks: list[Chunk]) -> list[Chunk]:
         if not self._holds_calls:
             return chunks
         passed: list[Chunk] = []
@@ -95,18 +96,18 @@ class Reading:
                 passed.append(chunk)
         return passed
 
-    def _let_go(self) -> list[Chunk]:
+    def _release_calls(self) -> list[Chunk]:
         held, self._held = self._held, {}
         if not held:
             return []
-        native = [_meaning(pieces) for pieces in self._native.values()]
-        return [fragment for fragment in held.values() if _meaning([fragment]) not in native]
+        native = [_comparable_call(pieces) for pieces in self._native.values()]
+        return [fragment for fragment in held.values() if _comparable_call([fragment]) not in native]
 
     def _finished(self, finished: StepFinished) -> list[Chunk]:
-        """An answer that breaks off inside a call is cut, whatever the backend calls it."""
+        """An answer that breaks off inside a call counts as cut, whatever the backend says."""
         whole = finished.end in _ENDED_BY_ITSELF
         within_call = self._reader.is_within_call
-        chunks = [*self._kept_back(self._reader.finish(whole=whole)), *self._let_go()]
+        chunks = [*self._hold_calls(self._reader.finish(whole=whole)), *self._release_calls()]
         self.has_called = self.has_called or self._found.count > 0
         end = finished.end
         if not self._found.count:
@@ -129,7 +130,7 @@ def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
     )
 
 
-def _meaning(pieces: Sequence[CallFragment]) -> tuple[str, object]:
+def _comparable_call(pieces: Sequence[CallFragment]) -> tuple[str, object]:
     """Equal for calls that do the same, however they are written."""
     name = "".join([piece.name for piece in pieces])
     arguments = "".join([piece.arguments for piece in pieces])
@@ -139,14 +140,14 @@ def _meaning(pieces: Sequence[CallFragment]) -> tuple[str, object]:
         return name, arguments
 
 
-class FreeReader:
-    """Text in which calls are looked for."""
+class FreeTextReader:
+    """Looks for calls in text."""
 
     def __init__(
         self, tools: Sequence[ToolSpec], new_index: Callable[[], int], *, repair: bool, marked_only: bool
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._recogniser = Recogniser({tool.name: tool.schema for tool in tools}, marked_only=marked_only)
+        self._recogniser = CallDetector({tool.name: tool.schema for tool in tools}, marked_only=marked_only)
         self._new_index = new_index
         self._repair = repair
         self.passes = self._recogniser.passes
@@ -163,8 +164,8 @@ class FreeReader:
     def finish(self, *, whole: bool) -> list[Chunk]:
         return [self._chunk(piece, whole=whole) for piece in self._recogniser.finish(whole=whole)]
 
-    def _chunk(self, piece: str | Written, *, whole: bool) -> Chunk:
+    def _chunk(self, piece: str | WrittenCall, *, whole: bool) -> Chunk:
         if isinstance(piece, str):
             return TextDelta(piece)
-        ready = make_ready(piece, self._tools, whole=whole, repair=self._repair)
+        ready = resolve_call(piece, self._tools, whole=whole, repair=self._repair)
         return CallFragment(self._new_index(), name=ready.name, arguments=ready.arguments, repairs=ready.repairs)

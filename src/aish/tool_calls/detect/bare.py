@@ -1,7 +1,7 @@
-"""Calls that are written as bare JSON, `{"name": …, "arguments": …}`, or as Python, `[look(city="Rome"), ask()]`.
+"""Calls written as bare JSON, `{"name": …, "arguments": …}`, or as Python, `[look(city="Rome"), ask()]`.
 
-Nothing marks these as calls but the name of a tool that is offered. So the first keys decide: as soon as they cannot be
-those of a call, the text is let go.
+Only the name of an offered tool marks them as calls. So the first keys decide: as soon as they cannot be those of a
+call, the text is passed on.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import re
 import string
 
-from aish.tool_calls.detect.call_cursor import Attempt, NeedMore, NotACall
-from aish.tool_calls.detect.envelope import ARGUMENT_KEYS, BESIDE_KEYS, CALL_KEYS, CALL_TYPES, NAME_KEYS, Written
-from aish.tool_calls.repair.lenient_json import COMMAS, INVISIBLE, QUOTES, Reader, Unreadable
+from aish.tool_calls.detect.call_cursor import CallCursor, NeedMore, NotACall
+from aish.tool_calls.detect.envelope import ARGUMENT_KEYS, BESIDE_KEYS, CALL_KEYS, CALL_TYPES, NAME_KEYS, WrittenCall
+from aish.tool_calls.repair.lenient_json import COMMAS, INVISIBLE, QUOTES, Reader, UnreadableJson
 
 _MAX_KEY_CHARS = 40
 _MAX_NAME_CHARS = 160
 _MAX_PAIRS = 6
-_MAX_HEAD_CHARS = 2000  # of the first keys with what lies between them
+_MAX_HEAD_CHARS = 2000  # of the first keys and what is between them
 _SPACE = re.compile(rf"(?:[\s{INVISIBLE}]+|//[^\n]*\n|#[^\n]*\n|/\*.*?\*/)*", re.S)
 _OPEN_COMMENT = re.compile(r"(?:#|//)[^\n]*\Z|/\*(?:(?!\*/).)*\Z|/\Z", re.S)
 _VISIBLE = frozenset("\"':,{[") | frozenset(string.ascii_letters)
 _WORD = re.compile(r"[^\W\d]\w*")
-# When to look at an open quote again: closed, or so long that it may be too long for a key.
+# When to continue after an open quote: it is closed, or possibly too long for a key.
 _CLOSED = {opening: re.compile(rf"[{closing}]|.{{{_MAX_KEY_CHARS}}}", re.S) for opening, closing in QUOTES.items()}
 _SCALAR = re.compile(r"[\w.+-]+")
 _REST_OF_LINE = re.compile(r"[ \t\r;)]*")
@@ -29,65 +29,65 @@ _CALLEE = re.compile(r"[^\W\d][\w.]*")
 _MORE_OF_IT = frozenset("\"'“")
 
 
-def bare_object(attempt: Attempt) -> None:
-    _Head(attempt.text, attempt.pos, attempt).check()
-    start = attempt.pos
-    text, sure = attempt.json()
-    attempt.calls += attempt.read_calls(text, sure=sure, tagged=False)
-    _settle_end(attempt, text, start)
+def bare_object(cursor: CallCursor) -> None:
+    _Head(cursor.text, cursor.pos, cursor).check()
+    start = cursor.pos
+    text, is_whole = cursor.json()
+    cursor.calls += cursor.read_calls(text, is_whole=is_whole, tagged=False)
+    _read_past_end(cursor, text, start)
 
 
-def bare_list(attempt: Attempt) -> None:
-    """`[` begins a list of call objects, a list of Python calls, or nothing of ours."""
-    start = attempt.pos
-    attempt.pos += 1
-    char = attempt.peek()
+def bare_list(cursor: CallCursor) -> None:
+    """`[` begins a list of call objects, a list of Python calls, or no call at all."""
+    start = cursor.pos
+    cursor.pos += 1
+    char = cursor.peek()
     if char == "{":
-        _Head(attempt.text, attempt.pos, attempt).check()
-        attempt.pos = start
-        text, sure = attempt.json()
-        attempt.calls += attempt.read_calls(text, sure=sure, tagged=False)
-        _settle_end(attempt, text, start)
-    elif char and (callee := attempt.match(_CALLEE)) and attempt.tools.is_name(callee[0]):
-        if attempt.text[callee.end() : callee.end() + 1] != "(":
+        _Head(cursor.text, cursor.pos, cursor).check()
+        cursor.pos = start
+        text, is_whole = cursor.json()
+        cursor.calls += cursor.read_calls(text, is_whole=is_whole, tagged=False)
+        _read_past_end(cursor, text, start)
+    elif char and (callee := cursor.match(_CALLEE)) and cursor.tools.is_tool_name(callee[0]):
+        if cursor.text[callee.end() : callee.end() + 1] != "(":
             raise NotACall
-        attempt.pos = start
-        text, sure = attempt.json()
-        if not (sure or text.endswith("]")):
+        cursor.pos = start
+        text, is_whole = cursor.json()
+        if not (is_whole or text.endswith("]")):
             raise NotACall
-        attempt.calls += python_calls(text[1:-1] if text.endswith("]") else text[1:])
+        cursor.calls += python_calls(text[1:-1] if text.endswith("]") else text[1:])
     else:
         raise NotACall
 
 
-def python_line(attempt: Attempt) -> None:
-    """A line that is a call and nothing else: `name(key=value)`, or that within `print(…)`."""
-    word = _CALLEE.match(attempt.text)
+def python_line(cursor: CallCursor) -> None:
+    """A line that is only a call: `name(key=value)`, or such a call within `print(…)`."""
+    word = _CALLEE.match(cursor.text)
     if word is None:
         raise NotACall
-    is_open = word.end() == len(attempt.text) and not attempt.final
-    if is_open and any(name.startswith(word[0]) for name in attempt.tools.line_starts):
+    is_open = word.end() == len(cursor.text) and not cursor.final
+    if is_open and any(name.startswith(word[0]) for name in cursor.tools.line_starts):
         raise NeedMore
-    if attempt.text[word.end() : word.end() + 1] != "(" or not attempt.tools.begins_line(word[0]):
+    if cursor.text[word.end() : word.end() + 1] != "(" or not cursor.tools.begins_line(word[0]):
         raise NotACall(len(word[0]))
-    attempt.pos = word.end()
-    attempt.json()
-    rest = attempt.match(_REST_OF_LINE)
-    if rest is None or not (rest.end() == len(attempt.text) or attempt.text[rest.end()] == "\n"):
+    cursor.pos = word.end()
+    cursor.json()
+    rest = cursor.match(_REST_OF_LINE)
+    if rest is None or not (rest.end() == len(cursor.text) or cursor.text[rest.end()] == "\n"):
         raise NotACall(len(word[0]))
     try:
-        calls = python_calls(attempt.text[: rest.end()])
+        calls = python_calls(cursor.text[: rest.end()])
     except NotACall:
         raise NotACall(len(word[0])) from None
-    if not all(attempt.tools.begins_line(call.name) for call in calls):
+    if not all(cursor.tools.begins_line(call.name) for call in calls):
         raise NotACall(len(word[0]))
-    attempt.calls += calls
-    attempt.pos = rest.end()
+    cursor.calls += calls
+    cursor.pos = rest.end()
 
 
-def python_calls(text: str) -> list[Written]:
-    """Calls with a comma, a semicolon or a new line between them. `print(…)` around one is taken off."""
-    calls: list[Written] = []
+def python_calls(text: str) -> list[WrittenCall]:
+    """Calls separated by commas, semicolons or new lines. `print(…)` around one is removed."""
+    calls: list[WrittenCall] = []
     reader = Reader(text)
     try:
         while True:
@@ -97,44 +97,45 @@ def python_calls(text: str) -> list[Written]:
             if printed := re.compile(r"print\(\s*(?=[^\W\d][\w.]*\()").match(text, reader.pos):
                 reader.pos = printed.end()
             name, arguments = reader.python_call()
-            calls.append(Written(name.removesuffix(".call"), arguments, tuple(reader.respelt())))
+            calls.append(WrittenCall(name.removesuffix(".call"), arguments, tuple(reader.respelt())))
             reader.space()
             while text[reader.pos : reader.pos + 1] in (",", ";", ")") and reader.pos < len(text):
                 reader.pos += 1
                 reader.space()
-    except Unreadable:
+    except UnreadableJson:
         raise NotACall from None
 
 
-def _settle_end(attempt: Attempt, text: str, start: int) -> None:
-    """Looks at what follows: brackets too many go with the call; another member means that one closed too early."""
-    if attempt.pos < start + len(text):
-        return  # its bracket is missing, and what follows is something else
-    before = attempt.pos
-    while attempt.peek() in ("}", "]") and attempt.peek():
-        attempt.pos += 1
-        before = attempt.pos
-    if (char := attempt.peek()) and char in COMMAS:
-        attempt.pos += 1
-        following = attempt.peek()
+def _read_past_end(cursor: CallCursor, text: str, start: int) -> None:
+    """Reads what follows: superfluous brackets belong to the call; another member means that a bracket closed too
+    early."""
+    if cursor.pos < start + len(text):
+        return  # the bracket is missing, so the rest is something else
+    before = cursor.pos
+    while cursor.peek() in ("}", "]") and cursor.peek():
+        cursor.pos += 1
+        before = cursor.pos
+    if (char := cursor.peek()) and char in COMMAS:
+        cursor.pos += 1
+        following = cursor.peek()
         if following == "{":
             return
         if following and following in _MORE_OF_IT:
-            attempt.calls[:] = [Written(call.name, attempt.text[start : attempt.pos]) for call in attempt.calls[:1]]
-    attempt.pos = before
+            cursor.calls[:] = [WrittenCall(call.name, cursor.text[start : cursor.pos]) for call in cursor.calls[:1]]
+    cursor.pos = before
 
 
 class _Head:
-    """The first keys of an object, as far as they hold plain values."""
+    """The first keys of an object, as long as their values are plain."""
 
-    def __init__(self, text: str, pos: int, attempt: Attempt) -> None:
+    def __init__(self, text: str, pos: int, cursor: CallCursor) -> None:
         self._text = text
         self._start = pos
         self._pos = pos + 1
-        self._attempt = attempt
+        self._read_candidate = cursor
 
     def check(self) -> None:
-        """Returns if it may be a call; NotACall or NeedMore otherwise."""
+        """Returns if this may be a call; raises NotACall or NeedMore otherwise."""
         self._check_pairs()
         if self._pos - self._start > _MAX_HEAD_CHARS:
             raise NotACall
@@ -165,7 +166,7 @@ class _Head:
             if value not in CALL_TYPES:
                 raise NotACall
         elif key in NAME_KEYS:
-            if " " in value.strip() or not self._attempt.tools.is_name(value):
+            if " " in value.strip() or not self._read_candidate.tools.is_tool_name(value):
                 raise NotACall
         elif key not in BESIDE_KEYS:
             raise NotACall
@@ -211,7 +212,7 @@ class _Head:
             self._pos += 1
 
     def _run_out(self, mark: re.Pattern[str] | None = None) -> None:
-        """Too little to say anything. At the very end that is no call."""
-        if self._attempt.final or len(self._text) - self._start > _MAX_HEAD_CHARS:
+        """The text is too short to decide. At the end of the text it is no call."""
+        if self._read_candidate.final or len(self._text) - self._start > _MAX_HEAD_CHARS:
             raise NotACall
         raise NeedMore(mark=mark)

@@ -1,7 +1,7 @@
-"""One attempt at reading a call from where it may begin: the cursor that all forms share.
+"""The cursor with which all forms of calls are read, from where a call may begin.
 
-A form reads on until it has calls, sees that this is none (`NotACall`), or has run out of text (`NeedMore`). What it
-decides never changes when more text comes, so that it does not matter how a text is cut into pieces.
+A form is read until it has calls, turns out to be none (`NotACall`), or needs more text (`NeedMore`). A decision never
+changes when more text comes, so it does not matter how a text is cut into pieces.
 """
 
 from __future__ import annotations
@@ -13,97 +13,97 @@ from typing import Any
 
 import msgspec
 
-from aish.tool_calls.detect.envelope import Written, find_calls
-from aish.tool_calls.detect.span import Span
-from aish.tool_calls.detect.verbatim import Verbatim
-from aish.tool_calls.repair.fuzzy_match import find_near
-from aish.tool_calls.repair.lenient_json import INVISIBLE, Reader, Unreadable, read_strictly
+from aish.tool_calls.detect.envelope import WrittenCall, find_calls
+from aish.tool_calls.detect.spans import BracketSpan, VerbatimSpan
+from aish.tool_calls.repair.fuzzy_match import find_similar
+from aish.tool_calls.repair.lenient_json import INVISIBLE, Reader, UnreadableJson, read_strictly
 from aish.types.tools import JsonSchema, Repair
 
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
-_MAX_MARKS = 32  # of those that may end a call, inside its strings
-_MAX_SPACE = 2000  # within a call; more of it is no call
+_MAX_MARKS = 32  # closing marks inside the strings of a call
+_MAX_SPACE = 2000  # white space within a call; with more it is no call
 _NAME = re.compile(
     r"[\"'“]?(?:name|tool|tool_name|function|function_name)[\"'”]?\s*[:=]\s*[\"'“]([^\"'“”\\]{1,128})[\"'”]"
 )
 
 
 class NotACall(Exception):
-    """`skip` characters are plain text; as long as `verbatim` goes on, what follows is, too."""
+    """The next `skip` characters are plain text. With `verbatim`, so is the text after them, to the end of that
+    stretch."""
 
-    def __init__(self, skip: int = 1, verbatim: Verbatim | None = None) -> None:
+    def __init__(self, skip: int = 1, verbatim: VerbatimSpan | None = None) -> None:
         super().__init__()
         self.skip = skip
         self.verbatim = verbatim
 
 
 class NeedMore(Exception):
-    """Looked at again when `span` ends or `mark` is seen, or with any more text if there is neither."""
+    """Continue when `span` ends or `mark` is seen; with any further text if neither is given."""
 
-    def __init__(self, span: Span | None = None, mark: re.Pattern[str] | None = None) -> None:
+    def __init__(self, span: BracketSpan | None = None, mark: re.Pattern[str] | None = None) -> None:
         super().__init__()
         self.span = span
         self.mark = mark
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Calls that take the text up to `end`."""
+class FoundCalls(msgspec.Struct, frozen=True):
+    """Calls that take up the text to `end`."""
 
     end: int
-    calls: tuple[Written, ...]
+    calls: tuple[WrittenCall, ...]
 
 
-class Tools:
-    """The names that count, and what is known of each."""
+class ToolNames:
+    """The names of the offered tools, with their schemas."""
 
     def __init__(self, schemas: Mapping[str, JsonSchema]) -> None:
         self.schemas = schemas
-        self._meant: dict[str, str | None] = {}
+        self._found_names: dict[str, str | None] = {}
 
-    def meant(self, name: str) -> str | None:
-        """The offered name that a written one means, if any."""
+    def find_name(self, name: str) -> str | None:
+        """The offered name that a written name means, if any."""
         if name in self.schemas:
             return name
-        if name not in self._meant:
-            if len(self._meant) > 256:
-                self._meant.clear()
-            self._meant[name] = find_near(name, self.schemas)
-        return self._meant[name]
+        if name not in self._found_names:
+            if len(self._found_names) > 256:
+                self._found_names.clear()
+            self._found_names[name] = find_similar(name, self.schemas)
+        return self._found_names[name]
 
-    def is_name(self, name: str) -> bool:
-        return self.meant(name) is not None
+    def is_tool_name(self, name: str) -> bool:
+        return self.find_name(name) is not None
 
     @cached_property
     def line_starts(self) -> frozenset[str]:
-        """What a line that is a Python call begins with."""
+        """The possible beginnings of a line that is a Python call."""
         return _line_starts(tuple(self.schemas))
 
     def begins_line(self, word: str) -> bool:
-        return word in self.line_starts or (word.startswith("default_api.") and self.is_name(word))
+        return word in self.line_starts or (word.startswith("default_api.") and self.is_tool_name(word))
 
 
-@lru_cache(maxsize=32)  # the same tools are offered again and again
+@lru_cache(maxsize=32)  # the same tools are offered many times
 def _line_starts(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset({"print", "default_api.", *names, *(name.replace("__", ".", 1) for name in names)})
 
 
-class Attempt:
-    """`final`: no more text comes. `whole`: and what there is was ended by the model itself, not cut off."""
+class CallCursor:
+    """`final`: no more text comes. `whole`: the model itself ended the text, so it was not cut off."""
 
-    def __init__(self, text: str, tools: Tools, *, final: bool, whole: bool = False) -> None:
+    def __init__(self, text: str, tools: ToolNames, *, final: bool, whole: bool = False) -> None:
         self.text = text
         self.tools = tools
         self.final = final
         self.whole = whole
         self.pos = 0
-        self.calls: list[Written] = []
-        self.reach = 0  # how far it has been read, even if it then came to nothing
+        self.calls: list[WrittenCall] = []
+        self.reach = 0  # how far it has read, even in vain
 
-    def found(self) -> Found:
-        return Found(self.pos, tuple(self.calls))
+    def found(self) -> FoundCalls:
+        return FoundCalls(self.pos, tuple(self.calls))
 
     def peek(self) -> str:
-        """The next character that is not space; "" at the very end."""
+        """The next character that is not white space; "" at the very end."""
         before = self.pos
         self.pos = _SPACE.match(self.text, self.pos).end()  # type: ignore[union-attr]  # it always matches
         if self.pos - before > _MAX_SPACE:
@@ -117,7 +117,7 @@ class Attempt:
         return ""
 
     def take(self, *marks: str) -> str:
-        """The mark that stands here, and past it; "" if none does."""
+        """Returns the mark at this position and moves past it; "" if there is none."""
         longest = max(map(len, marks))
         rest = self.text[self.pos : self.pos + longest]
         if not self.final and len(rest) < longest and any(rest != mark and mark.startswith(rest) for mark in marks):
@@ -129,19 +129,20 @@ class Attempt:
         return ""
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """A match that cannot grow any more."""
+        """A match that cannot become longer with more text."""
         found = pattern.match(self.text, self.pos)
         if found is not None and found.end() == len(self.text) and not self.final:
             raise NeedMore
         return found
 
     def json(self, closers: tuple[str, ...] = ()) -> tuple[str, bool]:
-        """The text of the bracketed value here, and past it; and whether its end is sure though a bracket is missing.
+        """Reads the bracketed value here. Returns its text, and whether its end is certain although a bracket is
+        missing.
 
-        It ends with its bracket, or where a mark says that the call does, whichever comes first. A mark inside a string
-        says nothing, unless nothing else comes.
+        It ends with its bracket or with a closing mark, whichever comes first. A mark inside a string does not count,
+        unless nothing else comes.
         """
-        start, span = self.pos, Span()
+        start, span = self.pos, BracketSpan()
         mark = re.compile("|".join(map(re.escape, closers))) if closers else None
         fed, first, seen = start, -1, 0
         while mark is not None and seen < _MAX_MARKS and (found := mark.search(self.text, fed)):
@@ -163,29 +164,29 @@ class Attempt:
         self.reach = max(self.reach, end)
         return self.text[start:end]
 
-    def read_calls(self, text: str, *, sure: bool, tagged: bool) -> list[Written]:
-        """The calls that a JSON text is. One that is plainly a call but cannot be read is a call all the same, whose
-        arguments are the text: nobody can run it, and the model is told."""
-        value, repairs = self._read(text, sure=sure)
+    def read_calls(self, text: str, *, is_whole: bool, tagged: bool) -> list[WrittenCall]:
+        """The calls that a JSON text contains. A text that is clearly a call but cannot be read becomes a call whose
+        arguments are that text: it cannot run, and the model gets an error."""
+        value, repairs = self._read(text, is_whole=is_whole)
         if value is _BROKEN:
             named = _NAME.search(text)
-            if named is None or not (tagged or self.tools.is_name(named[1])):
+            if named is None or not (tagged or self.tools.is_tool_name(named[1])):
                 raise NotACall
-            return [Written(named[1], text)]
-        calls = find_calls(value, self.tools.is_name, tagged=tagged)
+            return [WrittenCall(named[1], text)]
+        calls = find_calls(value, self.tools.is_tool_name, tagged=tagged)
         if calls is None:
             raise NotACall
         return [msgspec.structs.replace(call, repairs=repairs) for call in calls]
 
-    def _read(self, text: str, *, sure: bool) -> tuple[Any, tuple[Repair, ...]]:
+    def _read(self, text: str, *, is_whole: bool) -> tuple[Any, tuple[Repair, ...]]:
         try:
             return read_strictly(text), ()
-        except Unreadable:
+        except UnreadableJson:
             pass
-        reader = Reader(text, whole=sure, outer_may_miss=True)
+        reader = Reader(text, whole=is_whole, outer_may_miss=True)
         try:
             value = reader.value()
-        except Unreadable:
+        except UnreadableJson:
             return _BROKEN, ()
         self.pos -= len(text) - reader.pos  # what follows a value that lacks its bracket is not part of it
         return value, tuple(reader.repairs())

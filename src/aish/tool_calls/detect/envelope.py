@@ -1,7 +1,7 @@
-"""Which calls a JSON value is: the shapes in which models and APIs write "call this tool with that".
+"""Recognises calls in JSON values: the shapes in which models and APIs write "call this tool with these arguments".
 
-A name stands under one of a few keys and arguments under one of a few others; OpenAI nests both in `function`, some put
-calls into a list. Anything else beside them makes it data, not a call.
+The name is under one of a few keys, the arguments under one of a few others. OpenAI nests both in `function`; some
+models put calls into a list. With any other key beside them, the value is data and no call.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _SCHEMA_KEYS = frozenset({
 })  # fmt: skip
 
 
-class Written(msgspec.Struct, frozen=True):
-    """A call as it was written. `arguments` is an object, or text that is still to be read or could not be."""
+class WrittenCall(msgspec.Struct, frozen=True):
+    """A call as it was written. `arguments` is an object, or text that is still to be read or could not be read."""
 
     name: str
     arguments: dict[str, Any] | str
     repairs: tuple[Repair, ...] = ()
 
 
-def find_calls(value: Any, is_name: Callable[[str], bool], *, tagged: bool) -> list[Written] | None:
-    """The calls that `value` is, or None if it is something else.
+def find_calls(value: Any, is_tool_name: Callable[[str], bool], *, tagged: bool) -> list[WrittenCall] | None:
+    """Returns the calls in `value`, or None if it is something else.
 
-    `tagged`: it stood where only a call can stand, so that arguments may be missing and the name may be any.
+    `tagged`: it is at a place where only a call can be, so the arguments may be missing and the name may be unknown.
     """
     try:
-        calls = list(_calls(value, is_name, tagged=tagged, depth=0))
+        calls = list(_calls(value, is_tool_name, tagged=tagged, depth=0))
     except _NoCall:
         return None
     return calls or None
@@ -56,34 +56,34 @@ class _NoCall(Exception):
     pass
 
 
-def _calls(value: Any, is_name: Callable[[str], bool], *, tagged: bool, depth: int) -> Iterator[Written]:
+def _calls(value: Any, is_tool_name: Callable[[str], bool], *, tagged: bool, depth: int) -> Iterator[WrittenCall]:
     if depth > 4:
         raise _NoCall
     if isinstance(value, list):
         if len(value) > MAX_CALLS:
             raise _NoCall
         for item in value:
-            yield from _calls(item, is_name, tagged=tagged, depth=depth + 1)
+            yield from _calls(item, is_tool_name, tagged=tagged, depth=depth + 1)
     elif isinstance(value, dict):
-        yield from _calls_of_object(value, is_name, tagged=tagged, depth=depth)
+        yield from _calls_of_object(value, is_tool_name, tagged=tagged, depth=depth)
     else:
         raise _NoCall
 
 
 def _calls_of_object(
-    value: dict[str, Any], is_name: Callable[[str], bool], *, tagged: bool, depth: int
-) -> Iterator[Written]:
+    value: dict[str, Any], is_tool_name: Callable[[str], bool], *, tagged: bool, depth: int
+) -> Iterator[WrittenCall]:
     inner = [key for key in (*LIST_KEYS, *INNER_KEYS) if isinstance(value.get(key), dict | list)]
     if len(inner) == 1 and value.keys() <= {inner[0], *BESIDE_KEYS}:
-        yield from _calls(value[inner[0]], is_name, tagged=tagged, depth=depth + 1)
+        yield from _calls(value[inner[0]], is_tool_name, tagged=tagged, depth=depth + 1)
         return
     name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
     given = [key for key in ARGUMENT_KEYS if key in value]
-    if name is None or not (tagged or is_name(name)) or len(given) > 1:
+    if name is None or not (tagged or is_tool_name(name)) or len(given) > 1:
         raise _NoCall
     if not given and not tagged:
         raise _NoCall
-    yield Written(name, _arguments(value, given, name, tagged=tagged))
+    yield WrittenCall(name, _arguments(value, given, name, tagged=tagged))
 
 
 def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bool) -> dict[str, Any] | str:
@@ -107,13 +107,13 @@ def _arguments(value: dict[str, Any], given: list[str], name: str, *, tagged: bo
 
 
 def _with_excess(arguments: Any, excess: dict[str, Any]) -> str:
-    """What stands beside the arguments may belong to them. Written behind them it makes them no JSON: nobody runs that,
-    and the model is told."""
+    """Keys beside the arguments may belong to them. Appended to the arguments they make invalid JSON, so the call
+    does not run and the model gets an error."""
     return f"{msgspec.json.encode(arguments).decode()}, {msgspec.json.encode(excess).decode()[1:]}"
 
 
 def _is_description(arguments: Any) -> bool:
-    """Whether it says of which types the arguments are, instead of what they are."""
+    """Whether it gives the types of arguments instead of their values."""
     if not isinstance(arguments, dict) or not arguments:
         return False
     return _is_schema(arguments) or all(_is_type(value) or _is_schema(value) for value in arguments.values())

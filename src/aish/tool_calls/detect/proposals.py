@@ -1,4 +1,4 @@
-"""`CMD:` lines of a reply: commands that the model proposes in words. In a code fence or a quotation they are text."""
+"""`CMD:` lines of a reply: commands that the model proposes. In a code fence or a quotation they are plain text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _COMMAND = re.compile(r" {0,3}(?:[-*] )?CMD:[ \t]*(\S.*)")
-# More in one reply is a model in a loop.
+# With more in one reply the model repeats itself.
 MAX_PROPOSALS = 20
 
 CONTRACT = (
@@ -17,7 +17,7 @@ CONTRACT = (
 )
 
 
-# The beginning of a line that is one.
+# The beginning of a line that proposes a command.
 BEGINNING = re.compile(r" {0,3}(?:[-*] )?CMD:")
 BEGINNING_CHARS = 9
 
@@ -28,7 +28,7 @@ def proposals(reply: str) -> list[str]:
 
 
 def lines_of_prose(reply: str) -> Iterator[str]:
-    """Those outside of code fences."""
+    """The lines outside of code fences."""
     fence = ""
     for line in reply.splitlines():
         if opened := _FENCE.match(line):
@@ -42,7 +42,7 @@ def lines_of_prose(reply: str) -> Iterator[str]:
 
 
 def _bare(command: str) -> str:
-    """Without the backticks some models put around it."""
+    """Removes the backticks that some models put around a command."""
     command = command.strip()
     if len(command) > 1 and command[0] == command[-1] == "`" and "`" not in command[1:-1]:
         command = command[1:-1].strip()

@@ -1,7 +1,6 @@
-"""From a call as it was found in text to one that can be handed on: the tool's own name, and arguments as JSON text.
+"""Turns a call found in text into one that can be passed on, with the tool's own name and its arguments as JSON text.
 
-What cannot be mended is handed on as it stands: whoever prepares calls for running finds the fault again and tells the
-model.
+What cannot be repaired is passed on as it is: the dispatcher finds the fault again and tells the model.
 """
 
 from __future__ import annotations
@@ -10,44 +9,46 @@ from collections.abc import Mapping
 
 import msgspec
 
-from aish.tool_calls.detect.envelope import Written
-from aish.tool_calls.repair.fuzzy_match import find_near
-from aish.tool_calls.repair.repair import BadArguments, fitted, mend
+from aish.tool_calls.detect.envelope import WrittenCall
+from aish.tool_calls.repair.fuzzy_match import find_similar
+from aish.tool_calls.repair.repair import BadArguments, fit_arguments, repair_arguments
 from aish.types.tools import Repair, RepairKind, ToolSpec
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ResolvedCall(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     repairs: tuple[Repair, ...] = ()
 
 
-def make_ready(written: Written, tools: Mapping[str, ToolSpec], *, whole: bool, repair: bool = True) -> Ready:
-    """`whole`: the text it stood in has not been cut off."""
-    name = find_near(written.name, tools) if repair else written.name
+def resolve_call(
+    written: WrittenCall, tools: Mapping[str, ToolSpec], *, whole: bool, repair: bool = True
+) -> ResolvedCall:
+    """`whole`: the text around the call was not cut off."""
+    name = find_similar(written.name, tools) if repair else written.name
     spec = tools.get(name or "")
     if spec is None:
-        return Ready(written.name, _text(written.arguments))
+        return ResolvedCall(written.name, _text(written.arguments))
     renamed = (Repair(RepairKind.TOOL_NAME, "", written.name[:80], spec.name),) if spec.name != written.name else ()
     if not repair:
-        return Ready(written.name, _text(written.arguments))
+        return ResolvedCall(written.name, _text(written.arguments))
     try:
         if isinstance(written.arguments, str):
-            mended = mend(written.arguments, spec, whole=whole)
+            mended = repair_arguments(written.arguments, spec, whole=whole)
         else:
-            mended = fitted(written.arguments, spec, written.repairs)
+            mended = fit_arguments(written.arguments, spec, written.repairs)
     except BadArguments:
-        return Ready(spec.name, _unfinished(written), renamed)
+        return ResolvedCall(spec.name, _unfinished(written), renamed)
     if mended.errors:
-        return Ready(spec.name, _text(written.arguments), (*renamed, *written.repairs))
+        return ResolvedCall(spec.name, _text(written.arguments), (*renamed, *written.repairs))
     repairs = mended.repairs if isinstance(written.arguments, dict) else (*written.repairs, *mended.repairs)
-    return Ready(spec.name, _text(mended.arguments), (*renamed, *repairs))
+    return ResolvedCall(spec.name, _text(mended.arguments), (*renamed, *repairs))
 
 
 def _text(arguments: dict[str, object] | str) -> str:
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _unfinished(written: Written) -> str:
-    """Without its last bracket, which was not there to begin with: nobody takes it for whole."""
+def _unfinished(written: WrittenCall) -> str:
+    """Leaves out the last bracket, which was missing in the text, so that the call does not look complete."""
     return written.arguments if isinstance(written.arguments, str) else _text(written.arguments)[:-1]

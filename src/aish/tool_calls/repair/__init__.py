@@ -1,1 +1,1 @@
-"""Repairs arguments of tool calls: lenient JSON, coercion, misspelt names."""
+"""Repairs arguments of tool calls: lenient JSON, conversion to the schema's types, misspelt names."""

@@ -1,7 +1,8 @@
-"""Fits values to a schema where only one value can be meant: "3" for 3, a lone value for a list, `Metric` for `metric`.
+"""Fits values to a schema where only one value can be meant: "3" for 3, a single value for a list, `Metric` for
+`metric`.
 
-What already fits is left alone, and what cannot be fitted is left as it is, for the validator to complain about. Each
-change is recorded. A value is never invented: only its form changes.
+A value that fits is not changed, and one that cannot be fitted is left for the validator to report. Each change is
+recorded. Only the form of a value changes; none is invented.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from aish.tool_calls.repair.fuzzy_match import find_near, near_ones
-from aish.tool_calls.repair.lenient_json import Reader, Unreadable
+from aish.tool_calls.repair.fuzzy_match import find_similar, list_similar
+from aish.tool_calls.repair.lenient_json import Reader, UnreadableJson
 from aish.tool_calls.schema.validator import is_valid
 from aish.types.tools import JsonSchema, Repair, RepairKind
 
@@ -21,9 +22,9 @@ MAX_DEPTH = 32
 _SHOWN_CHARS = 60
 _INTEGER = re.compile(r"[+-]?\d{1,300}(?:\.0+)?")
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?")
-# Thousands or decimals: nobody knows which.
+# Thousands or decimals: it could be either.
 _DOUBTFUL_NUMBER = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
-# A sign or a separator beside a digit may be part of what is meant; between letters it is a habit of spelling.
+# A separator beside a digit may be part of the value; between letters it is only spelling.
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BEFORE_DIGIT = re.compile(r"(?<=[^\W\d_])[\s_-](?=\d)")
 _TRUTHS = {"true": True, "false": False}
@@ -34,9 +35,9 @@ _TYPES: dict[type, tuple[str, ...]] = {
 _NONE = object()
 
 
-class Fitter:
-    """Fits one call's arguments; `repairs` is what it changed. `respelt`: numbers that were not written as JSON writes
-    them, which is why they are not what stood in the text."""
+class SchemaFitter:
+    """Fits the arguments of one call; `repairs` lists the changes. `respelt`: numbers that were not written in
+    JSON's notation, so their digits differ from the text."""
 
     def __init__(self, root: JsonSchema, *, respelt: frozenset[str] = frozenset()) -> None:
         self._root = root
@@ -60,18 +61,20 @@ class Fitter:
         return value
 
     def unsure_names(self, value: Any) -> list[str]:
-        """Arguments that the schema does not know and that may be a slip for more than one that it does."""
+        """Arguments that the schema does not have and that may be misspelt forms of several that it has."""
         properties = _properties(self._resolved(self._root))
-        if not isinstance(value, dict) or not properties or _takes_others(self._resolved(self._root)):
+        if not isinstance(value, dict) or not properties or _allows_others(self._resolved(self._root)):
             return []
-        unknown = {key: near_ones(key, [k for k in properties if k not in value]) for key in value.keys() - properties}
+        unknown = {
+            key: list_similar(key, [k for k in properties if k not in value]) for key in value.keys() - properties
+        }
         return [f"{key} is not an argument; did you mean {' or '.join(near)}?" for key, near in unknown.items() if near]
 
     def _record(self, kind: RepairKind, path: str, before: Any, after: Any) -> None:
         self.repairs.append(Repair(kind, path.lstrip("/"), shown(before), shown(after)))
 
     def _resolved(self, schema: Any) -> Any:
-        """Local references followed, a few times."""
+        """Follows local references, a few times."""
         for _ in range(8):
             reference = schema.get("$ref") if isinstance(schema, dict) else None
             if not isinstance(reference, str):
@@ -80,33 +83,34 @@ class Fitter:
         return None
 
     def _fit_to_one(self, value: Any, schema: JsonSchema, branches: list[Any], path: str, depth: int) -> Any:
-        """Of several forms: as it is if one takes it, else fitted if all that can take it agree on how."""
+        """For several alternatives: keeps a value that fits one, else fits it if all alternatives that can take it
+        agree on the result."""
         if is_valid(self._closed(schema), value):
             return value
-        fitted: list[tuple[Any, list[Repair]]] = []
+        fit_arguments: list[tuple[Any, list[Repair]]] = []
         for branch in branches:
-            attempt = Fitter(self._root, respelt=self._respelt)
+            attempt = SchemaFitter(self._root, respelt=self._respelt)
             result = attempt.fit(value, branch, path, depth + 1)
             if is_valid(self._closed(schema), result):
-                fitted.append((result, attempt.repairs))
-        if not fitted or any(_differ(result, fitted[0][0]) for result, _ in fitted):
+                fit_arguments.append((result, attempt.repairs))
+        if not fit_arguments or any(_are_different(result, fit_arguments[0][0]) for result, _ in fit_arguments):
             return value
-        self.repairs += fitted[0][1]
-        return fitted[0][0]
+        self.repairs += fit_arguments[0][1]
+        return fit_arguments[0][0]
 
     def _closed(self, schema: JsonSchema) -> JsonSchema:
-        """A part of the schema, with the definitions it may refer to."""
+        """A part of the schema, with the definitions that it may refer to."""
         shared: JsonSchema = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
         return {**shared, **schema}
 
     def _fit_to_choice(self, value: Any, schema: JsonSchema, path: str) -> Any:
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
-        if not isinstance(choices, list) or any(not _differ(value, choice) for choice in choices):
+        if not isinstance(choices, list) or any(not _are_different(value, choice) for choice in choices):
             return value
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        wanted = _plain(value)
-        same = [choice for choice in choices if wanted and _plain(choice) == wanted]
+        wanted = _normalised(value)
+        same = [choice for choice in choices if wanted and _normalised(choice) == wanted]
         if len(same) != 1 or isinstance(value, dict | list):
             return value
         self._record(RepairKind.ENUM, path, value, same[0])
@@ -135,7 +139,7 @@ class Fitter:
             yield RepairKind.LIST, self._if_valid([value], schema, path, depth)
 
     def _if_valid(self, value: Any, schema: JsonSchema, path: str, depth: int) -> Any:
-        result = Fitter(self._root, respelt=self._respelt).fit(value, schema, path, depth + 1)
+        result = SchemaFitter(self._root, respelt=self._respelt).fit(value, schema, path, depth + 1)
         return result if is_valid(self._closed(schema), result) else _NONE
 
     def _fit_members(self, value: dict[str, Any], schema: JsonSchema, path: str, depth: int) -> dict[str, Any]:
@@ -151,13 +155,13 @@ class Fitter:
         return members
 
     def _named(self, value: dict[str, Any], schema: JsonSchema, path: str) -> dict[str, Any]:
-        """Misspelt names put right, where one absent property is near and nothing else wants to be it."""
+        """Corrects misspelt names, if one absent property is similar and no other argument could mean it."""
         properties = schema["properties"]
         unknown = [key for key in value if key not in properties]
-        if not unknown or _takes_others(schema):
+        if not unknown or _allows_others(schema):
             return value
         absent = [key for key in properties if key not in value]
-        meant = {key: find_near(key, absent) for key in unknown}
+        meant = {key: find_similar(key, absent) for key in unknown}
         wanted = list(meant.values())
         renamed = {key: name for key, name in meant.items() if name is not None and wanted.count(name) == 1}
         for key, name in renamed.items():
@@ -170,7 +174,7 @@ class Fitter:
 
 
 def find_reference(root: JsonSchema, reference: str) -> Any:
-    """What `#/a/b` names within the document, or None."""
+    """The part of the document that `#/a/b` names, or None."""
     if not reference.startswith("#"):
         return None
     found: Any = root
@@ -220,8 +224,8 @@ def _required(schema: JsonSchema) -> list[str]:
     return required if isinstance(required, list) else []
 
 
-def _takes_others(schema: Any) -> bool:
-    """Whether arguments beside the declared ones are welcome, not merely not forbidden."""
+def _allows_others(schema: Any) -> bool:
+    """Whether further arguments are explicitly allowed, and not just not forbidden."""
     if not isinstance(schema, dict) or "patternProperties" in schema:
         return True
     return bool(schema.get("additionalProperties", False))
@@ -258,7 +262,7 @@ def _from_json(text: str, types: tuple[str, ...]) -> Any:
 
 
 def _looks_like_several(value: Any) -> bool:
-    """Such a text is no lone value: a list in words, or one that could not be read."""
+    """Such a text is not a single value: it is a list in words, or a list that could not be read."""
     return isinstance(value, str) and (value.lstrip()[:1] in ("{", "[") or bool(re.search(r"[,;\n，、；]", value)))
 
 
@@ -266,13 +270,13 @@ def _read_all(text: str) -> Any:
     reader = Reader(text)
     try:
         value = reader.value()
-    except Unreadable:
+    except UnreadableJson:
         return _NONE
     reader.space()
     return value if reader.pos == len(text) and RepairKind.BRACKET not in reader.noted else _NONE
 
 
-def _plain(value: Any) -> str:
+def _normalised(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str):
@@ -280,6 +284,6 @@ def _plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _differ(one: Any, other: Any) -> bool:
-    """Python takes True for 1; JSON does not."""
+def _are_different(one: Any, other: Any) -> bool:
+    """Python regards True as equal to 1; JSON does not."""
     return isinstance(one, bool) != isinstance(other, bool) or one != other

@@ -1,6 +1,6 @@
 """Common English words, above all those that are one slip away from another: a name made of them is meant as written.
 
-Only data. It need not be complete: what is no slip by its form is never repaired, whether its words are here or not.
+Data only. It need not be complete: a form that is no slip is never repaired, whether or not its words are here.
 """
 
 from __future__ import annotations

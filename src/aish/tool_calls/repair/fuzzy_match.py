@@ -1,10 +1,10 @@
-"""The one name that was meant: what a model wrote against what there is.
+"""Finds the one existing name that a model meant with the name it wrote.
 
-Case, separators and invisible characters do not count. Beyond that one slip of the pen is forgiven, in one word of the
-name, if only one name is that near: two neighbours swapped, a letter doubled or not, one lost inside a longer word, a
-plural. No slip changes a letter into another one, the first letter of a word, a digit, or the number of words: that
-is how opposites differ, `delete` and `undelete`, `encode` and `decode`, `date` and `data`. Nor is a common word a slip
-for another, however near: `from` is not `form`.
+Case, separators and invisible characters are ignored. Beyond that, one slip in one word of the name is corrected if
+only one name is that similar: two neighbours swapped, a letter doubled or not doubled, one letter lost inside a longer
+word, or a plural. A slip never changes a letter into another one, the first letter of a word, a digit, or the number of
+words, since that is how opposites differ: `delete` and `undelete`, `encode` and `decode`, `date` and `data`. A common
+word is never a slip for another one: `from` is not `form`.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from functools import lru_cache
 from aish.tool_calls.repair.common_words import COMMON_WORDS
 from aish.tool_calls.repair.lenient_json import INVISIBLE
 
-_MIN_CHARS = 4  # shorter names are all near to each other
+_MIN_CHARS = 4  # shorter names are all similar to each other
 _LONG_CHARS = 12
-_MIN_WORD_CHARS = 4  # of a word with two letters swapped, or with a plural
-_MIN_CHARS_TO_LOSE_ONE = 6  # shorter words lose a letter and are another word: `world`, `first`, `spend`
+_MIN_WORD_CHARS = 4  # of a word with two swapped letters, or of a plural
+_MIN_CHARS_TO_LOSE_ONE = 6  # shorter words become other words without a letter: `world`, `first`, `spend`
 _SEPARATORS = re.compile(r"[^\w]+|_+", re.UNICODE)
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# Spaces of names that some chat templates put before a function.
+# Namespaces that some chat templates put before a function.
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "api.")
 
 
-def find_near(name: str, names: Iterable[str]) -> str | None:
-    """The one that is meant, or None if there is none or more than one."""
+def find_similar(name: str, names: Iterable[str]) -> str | None:
+    """Returns the name that is meant, or None if there is none or more than one."""
     names = list(names)
     if name in names:
         return name
     bare = without_prefix(_INVISIBLE.sub("", name).strip())
-    return _only(bare, names) or _only_ending(bare, names) or _only_misspelt(bare, names)
+    return _find_same(bare, names) or _find_by_ending(bare, names) or _find_misspelt(bare, names)
 
 
-def near_ones(name: str, names: Iterable[str]) -> list[str]:
-    """All that may be meant by a misspelt name, sure or not: enough to ask, too little to run."""
-    return [known for known in names if _looks_near(name, known)]
+def list_similar(name: str, names: Iterable[str]) -> list[str]:
+    """All names that may be meant by a misspelt one: enough to ask back, too little to run."""
+    return [known for known in names if _is_similar(name, known)]
 
 
 def without_prefix(name: str) -> str:
@@ -46,14 +46,14 @@ def without_prefix(name: str) -> str:
     return next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix) and name != prefix), name)
 
 
-def _only(name: str, names: list[str]) -> str | None:
-    """The same but for case and separators."""
+def _find_same(name: str, names: list[str]) -> str | None:
+    """The same except for case and separators."""
     plain = "".join(_words(name))
     same = [known for known in names if "".join(_words(known)) == plain] if plain else []
     return same[0] if len(same) == 1 else None
 
 
-def _only_ending(name: str, names: list[str]) -> str | None:
+def _find_by_ending(name: str, names: list[str]) -> str | None:
     """Without its source: `add` for `runtime__add`."""
     if not name or "__" in name:
         return None
@@ -61,9 +61,9 @@ def _only_ending(name: str, names: list[str]) -> str | None:
     return ends[0] if len(ends) == 1 else None
 
 
-def _only_misspelt(name: str, names: list[str]) -> str | None:
-    near = near_ones(name, names)
-    return near[0] if len(near) == 1 and _is_slip(_words(name), _words(near[0])) else None
+def _find_misspelt(name: str, names: list[str]) -> str | None:
+    similar = list_similar(name, names)
+    return similar[0] if len(similar) == 1 and _is_slip(_words(name), _words(similar[0])) else None
 
 
 @lru_cache(maxsize=2048)
@@ -72,7 +72,7 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(word.lower() for part in parts for word in _HUMP.split(part) if word)
 
 
-def _looks_near(written: str, known: str) -> bool:
+def _is_similar(written: str, known: str) -> bool:
     one, other = "".join(_words(written)), "".join(_words(known))
     if one == other:
         return True
@@ -105,19 +105,19 @@ def _is_plural(one: str, other: str) -> bool:
 
 
 def _has_swapped(one: str, other: str) -> bool:
-    """Two neighbours, neither of them the first letter."""
+    """Two neighbours are swapped, neither of them the first letter."""
     if len(one) != len(other) or len(one) < _MIN_WORD_CHARS:
         return False
-    at = [place for place, (left, right) in enumerate(zip(one, other, strict=True)) if left != right]
+    at = [index for index, (left, right) in enumerate(zip(one, other, strict=True)) if left != right]
     return len(at) == 2 and at[1] == at[0] + 1 and one[at[0]] == other[at[1]] and one[at[1]] == other[at[0]]
 
 
 def _has_lost(short: str, long: str, *, doubled: bool) -> bool:
-    """One letter: of two that are the same, or else one inside of a longer word. An ending makes another word of it
-    (`star` and `start`), and so does a letter at its beginning."""
+    """One letter is missing: one of two equal ones, or one inside of a longer word. At the beginning or the end it
+    would be another word (`star` and `start`)."""
     if len(short) != len(long) - 1:
         return False
-    at = next((place for place, letter in enumerate(short) if letter != long[place]), len(short))
+    at = next((index for index, letter in enumerate(short) if letter != long[index]), len(short))
     if short[at:] != long[at + 1 :]:
         return False
     if doubled:
@@ -130,7 +130,7 @@ def _digits(text: str) -> str:
 
 
 def _edits(one: str, other: str) -> int:
-    """Letters added, lost, changed, or swapped with their neighbour."""
+    """The number of letters added, lost, changed, or swapped with their neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, left in enumerate(one, 1):

@@ -1,7 +1,8 @@
-"""Reads JSON as models write it: Python's literals and quotes, trailing commas, comments, raw newlines, lost brackets.
+"""Reads JSON as models write it: Python's literals and quotes, trailing commas, comments, raw newlines, missing
+brackets.
 
-Each deviation that is read is one whose meaning is sure, and each is noted. A value that is cut, or that could be read
-in two ways, is never completed: that is Unreadable. Knows no schemas and no tools.
+Only deviations with a certain meaning are accepted, and each is recorded. A value that is cut off, or that could be
+read in two ways, is never completed but raises UnreadableJson. Knows no schemas and no tools.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from aish.tool_calls.schema.depth import MAX_LEVELS, TOO_DEEP, is_too_deep
+from aish.tool_calls.schema.validator import MAX_LEVELS, TOO_DEEP, is_too_deep
 from aish.types.tools import Repair, RepairKind
 
 MAX_DEPTH = 64
-_MAX_RESPELT = 256  # each is recorded by itself
+_MAX_RESPELT = 256  # each is recorded separately
 
 INVISIBLE = r"\ufeff\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
 _SPACE = re.compile(rf"[\s{INVISIBLE}]*")
@@ -49,28 +50,28 @@ _ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\[\x00-\x1f]")
 
 
-class Unreadable(Exception):
-    """The message says why, in words a model can act on."""
+class UnreadableJson(Exception):
+    """The message gives the reason, so that a model can correct it."""
 
 
-class Cut(Unreadable):
-    """It ends in the middle."""
+class CutOff(UnreadableJson):
+    """The text ends in the middle of a value."""
 
 
-class Twice(Unreadable):
-    """One key with two values."""
+class DuplicateKey(UnreadableJson):
+    """One key has two values."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"{key[:40]!r} is given twice")
 
 
-class Deep(Unreadable):
+class TooDeep(UnreadableJson):
     def __init__(self) -> None:
         super().__init__(TOO_DEEP)
 
 
 def read_strictly(text: str) -> Any:
-    """JSON as the standard has it, except that no key may be given two values: nobody knows which was meant."""
+    """Reads standard JSON. A key with two different values is an error, since either could be meant."""
     try:
         value = msgspec.json.decode(text)
         if text.count(":") > 1:
@@ -78,30 +79,30 @@ def read_strictly(text: str) -> Any:
 
             json.loads(text, object_pairs_hook=_checked)
     except RecursionError as exc:
-        raise Deep from exc
+        raise TooDeep from exc
     except (msgspec.DecodeError, ValueError) as exc:
-        raise Unreadable(str(exc)) from exc
+        raise UnreadableJson(str(exc)) from exc
     if text.count("{") + text.count("[") > MAX_LEVELS and is_too_deep(value):
-        raise Deep
+        raise TooDeep
     return value
 
 
 def _checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs) and any(members[key] != value for key, value in pairs):
-        raise Twice(next(key for key, value in pairs if members[key] != value))
+        raise DuplicateKey(next(key for key, value in pairs if members[key] != value))
     return members
 
 
 class Reader:
-    """Reads values from `pos` on. `whole`: the end of the text is known to be the end of what was meant, so that
-    brackets may be missing there. `outer_may_miss`: so may the outermost one, after an inner one that is there."""
+    """Reads values from `pos` on. `whole`: the text was not cut off, so brackets may be missing at its end.
+    `outer_may_miss`: the outermost bracket may be missing after an inner one."""
 
     def __init__(self, text: str, pos: int = 0, *, whole: bool = False, outer_may_miss: bool = False) -> None:
         self.text = text
         self.pos = pos
-        self.noted: dict[RepairKind, None] = {}  # in order, each once
-        self._respelt: dict[str, str] = {}  # whole numbers by what was written for them, as `16` for `0x10`
+        self.noted: dict[RepairKind, None] = {}  # the kinds of repairs, in order
+        self._respelt: dict[str, str] = {}  # how whole numbers were written: `0x10` for 16
         self._whole = whole
         self._outer_may_miss = outer_may_miss
         self._open: list[str] = []
@@ -118,15 +119,15 @@ class Reader:
         return [*(Repair(kind, "", before) for kind in self.noted), *self.respelt()]
 
     def respelt(self) -> list[Repair]:
-        """Numbers in another notation, one by one: their digits are not what stood in the text."""
+        """Numbers in another notation, one by one, because their digits differ from the text."""
         return [Repair(RepairKind.LITERAL, "", word, number) for number, word in self._respelt.items()]
 
     def python_call(self) -> tuple[str, dict[str, Any]]:
-        """`name(key=value, …)` as Python writes it."""
+        """Reads `name(key=value, …)`, as in Python."""
         self.space()
         name = _IDENTIFIER.match(self.text, self.pos)
         if name is None or self.text[name.end() : name.end() + 1] != "(":
-            raise Unreadable("a call has to look like name(argument=value)")
+            raise UnreadableJson("a call has to look like name(argument=value)")
         self.pos = name.end()
         return name[0], self._members("(", self._keyword)
 
@@ -160,15 +161,15 @@ class Reader:
             key = read_key()
             value = self.value()
             if key in members and members[key] != value:
-                raise Twice(key)
+                raise DuplicateKey(key)
             members[key] = value
             if self._ends_after(opener, value):
                 break
         return members
 
     def _ends_after(self, opener: str, value: Any) -> bool:
-        """After a member: whether nothing more follows. Between members the comma may be missing where a quoted key
-        follows, since nothing else can begin there."""
+        """Returns whether nothing follows after a member. The comma may be missing before a quoted key, since
+        nothing else can begin there."""
         char = self._peek()
         if char and char in COMMAS:
             self._comma(opener)
@@ -191,7 +192,7 @@ class Reader:
         return begins and _BARE_KEY.match(self.text, self.pos) is not None
 
     def _comma(self, opener: str) -> None:
-        """One, or by mistake several, or a semicolon instead. Python may have one before the closing bracket."""
+        """Reads a comma, superfluous ones, or a semicolon instead. Python allows one before the closing bracket."""
         if self.text[self.pos] != ",":
             self._note(RepairKind.COMMA)
         self.pos += 1
@@ -219,27 +220,27 @@ class Reader:
                 raise self._unexpected()
         if opener == "(":
             if len(items) == 1 and not commas:
-                raise Unreadable("one value in parentheses may be a value or a list")
+                raise UnreadableJson("one value in parentheses may be a value or a list")
             self._note(RepairKind.LITERAL)
         return items
 
     def _parted(self) -> bool:
-        """Whether another item begins here though its comma is missing: space lies between, or brackets do."""
+        """Whether another item begins here without a comma: there is white space, or brackets, in between."""
         before, here = self.text[self.pos - 1], self.text[self.pos]
         return before.isspace() or (before in "}]" and here in "{[")
 
     def _enter(self, opener: str) -> None:
         if len(self._open) >= MAX_DEPTH:
-            raise Unreadable("it is nested too deeply")
+            raise UnreadableJson("it is nested too deeply")
         self._open.append(opener)
         self.pos += 1
 
     def _closed(self, opener: str) -> bool:
-        """Whether it ends here: by its bracket, by one of an outer bracket, or with the text if that is allowed."""
+        """Whether the value ends here: by its bracket, by an outer bracket, or with the text where that is allowed."""
         char = self._peek()
         if not char:
             if not (self._whole or (self._outer_may_miss and len(self._open) == 1 and self._after_bracket())):
-                raise Cut("the text ends in the middle of it")
+                raise CutOff("the text ends in the middle of it")
             self._note(RepairKind.BRACKET)
         elif char == _CLOSERS[opener]:
             self.pos += 1
@@ -276,10 +277,10 @@ class Reader:
         self.space()
         found = _IDENTIFIER.match(self.text, self.pos)
         if found is None:
-            raise Unreadable("arguments have to be named: name(argument=value)")
+            raise UnreadableJson("arguments have to be named: name(argument=value)")
         self.pos = found.end()
         if self._peek() != "=":
-            raise Unreadable("arguments have to be named: name(argument=value)")
+            raise UnreadableJson("arguments have to be named: name(argument=value)")
         self.pos += 1
         return found[0]
 
@@ -289,18 +290,18 @@ class Reader:
         quote = self.text[self.pos]
         found = _STRINGS[quote].match(self.text, self.pos)
         if found is None:
-            raise Cut("a text in it is not closed")
+            raise CutOff("a text in it is not closed")
         self.pos = found.end()
         if quote != '"':
             self._note(RepairKind.QUOTES)
         if quote == "`" and "\\" in found[1]:
-            raise Unreadable("a text in backticks has escapes")
+            raise UnreadableJson("a text in backticks has escapes")
         return self._decoded(found[1], quote)
 
     def _triple(self, found: re.Match[str]) -> str:
         content: str = found[1] if found[1] is not None else found[2]
         if "\\" in content:
-            raise Unreadable("a text in triple quotes has escapes")
+            raise UnreadableJson("a text in triple quotes has escapes")
         self.pos = found.end()
         self._note(RepairKind.QUOTES)
         return content
@@ -308,7 +309,7 @@ class Reader:
     def _decoded(self, content: str, quote: str) -> str:
         if _CONTROL.search(content):
             if _ESCAPED_CONTROL.search(content):
-                raise Unreadable("a line in it ends with a backslash")
+                raise UnreadableJson("a line in it ends with a backslash")
             self._note(RepairKind.NEWLINE)
             content = _CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", content)
         if "\\'" in content:
@@ -320,17 +321,17 @@ class Reader:
         try:
             decoded: str = msgspec.json.decode(f'"{content}"', type=str)
         except (msgspec.DecodeError, UnicodeEncodeError):
-            raise Unreadable("a text in it has an escape that JSON does not know") from None
+            raise UnreadableJson("a text in it has an escape that JSON does not know") from None
         return decoded
 
     def _with_raw_backslashes(self, content: str) -> str:
-        """A backslash before what JSON does not escape is one that was not escaped. Beside escapes that JSON does
-        know, which of them were meant is anybody's guess."""
+        """Escapes backslashes before characters that JSON does not escape. If the text has real escapes, too, it is
+        ambiguous."""
         escapes = set(_ESCAPE.findall(content))
         if escapes <= _KNOWN_ESCAPES:
             return content
         if escapes & _DOUBTFUL_ESCAPES:
-            raise Unreadable("a text in it has backslashes that are not escaped; write \\\\ for one")
+            raise UnreadableJson("a text in it has backslashes that are not escaped; write \\\\ for one")
         self._note(RepairKind.QUOTES)
         return _ESCAPE.sub(lambda found: found[0] if found[1] in _KNOWN_ESCAPES else f"\\{found[0]}", content)
 
@@ -340,7 +341,7 @@ class Reader:
             raise self._unexpected()
         self.pos = found.end()
         if self.pos == len(self.text) and not (self._whole and found[0] in _LITERALS):
-            raise Cut("the text ends in the middle of a value")
+            raise CutOff("the text ends in the middle of a value")
         return self._meant(found[0])
 
     def _meant(self, word: str) -> Any:
@@ -354,18 +355,18 @@ class Reader:
             return self._in_other_notation(word, int(word, 16))
         if _IDENTIFIER.fullmatch(word):
             if _BEFORE_COMMENT.match(self.text, self.pos):
-                raise Unreadable(f"{word[:40]!r} has no quotes, and what follows may belong to it")
+                raise UnreadableJson(f"{word[:40]!r} has no quotes, and what follows may belong to it")
             self._note(RepairKind.BARE_WORD)
             return word
-        raise Unreadable(f"{word[:40]!r} is neither a number nor a quoted text")
+        raise UnreadableJson(f"{word[:40]!r} is neither a number nor a quoted text")
 
     def _number(self, word: str) -> int | float:
         try:
             number = int(word) if word.lstrip("+-").replace("_", "").isdecimal() else float(word)
         except ValueError:
-            raise Unreadable(f"the number {word[:40]} is too long") from None
+            raise UnreadableJson(f"the number {word[:40]} is too long") from None
         if number in (float("inf"), float("-inf")):
-            raise Unreadable(f"the number {word[:40]} is too large")
+            raise UnreadableJson(f"the number {word[:40]} is too large")
         if isinstance(number, int) and str(number) != word:
             return self._in_other_notation(word, number)
         if not _STRICT_NUMBER.fullmatch(word):
@@ -374,14 +375,14 @@ class Reader:
 
     def _in_other_notation(self, word: str, number: int) -> int:
         if len(self._respelt) >= _MAX_RESPELT:
-            raise Unreadable("too many of its numbers are not written as JSON writes them")
+            raise UnreadableJson("too many of its numbers are not written as JSON writes them")
         self._respelt[str(number)] = word
         return number
 
-    def _unexpected(self) -> Unreadable:
+    def _unexpected(self) -> UnreadableJson:
         if self.pos >= len(self.text):
-            return Cut("the text ends in the middle of it")
-        return Unreadable(f"{self.text[self.pos : self.pos + 12]!r} is not expected at character {self.pos + 1}")
+            return CutOff("the text ends in the middle of it")
+        return UnreadableJson(f"{self.text[self.pos : self.pos + 12]!r} is not expected at character {self.pos + 1}")
 
 
 def _unescaped(content: str, quote: str) -> str:

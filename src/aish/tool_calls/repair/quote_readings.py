@@ -1,8 +1,8 @@
 """All ways to read a JSON text in which quotes within strings were not escaped.
 
-Any quote may close its string, if what follows is what follows a string. Most such texts have one reading; whoever asks
-decides by the schema, and takes none where two are possible. A string holds its stray quotes in pairs, or as
-apostrophes: otherwise one is missing elsewhere, and what looks like one string is two.
+Any quote may end its string, if the text after it could follow a string. Most such texts have one reading. The caller
+decides by the schema, and takes none if two are possible. A string contains stray quotes in pairs, or as apostrophes;
+otherwise a quote is missing elsewhere, and what looks like one string is two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TooMany(Exception):
 
 
 def find_readings(text: str) -> list[Any]:
-    """Every value that the whole of the text may be, each once; none if there are too many to look at."""
+    """Every value that the whole text may be; none if there are too many to check."""
     found: list[Any] = []
     try:
         for value, end in _Reader(text).value(0):
@@ -39,7 +39,7 @@ def find_readings(text: str) -> list[Any]:
                 found.append(value)
             if len(found) > _MAX_READINGS:
                 return []
-    except (TooMany, RecursionError, ValueError):  # a number may be too long for anybody
+    except (TooMany, RecursionError, ValueError):  # ValueError: a number is too long
         return []
     return found
 
@@ -92,7 +92,7 @@ class _Reader:
                 yield from self._items(end + 1, [*before, value])
 
     def _strings(self, pos: int, followers: str) -> Iterator[tuple[str, int]]:
-        """From the quote here to every quote that may close it."""
+        """Yields the strings from the quote here to every quote that may end them."""
         quote = self._text[pos]
         for found in _QUOTE[quote].finditer(self._text, pos + 1):
             self._steps += 1
@@ -113,7 +113,7 @@ class _Reader:
 
 
 def _decoded(content: str, quote: str) -> str | None:
-    """None if its stray quotes are not in pairs, or if it holds what no JSON string does."""
+    """Returns None if its stray quotes are not in pairs, or if it contains what no JSON string may."""
     stray = [found for found in _QUOTE[quote].finditer(content) if found[0] == quote]
     apostrophes = quote == "'" and all(_is_within_word(content, found.start()) for found in stray)
     if len(stray) % 2 and not apostrophes:

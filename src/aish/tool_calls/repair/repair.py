@@ -1,7 +1,7 @@
-"""From a call's text to arguments that fit its tool's schema, or to the reason why not.
+"""Turns the text of a call's arguments into arguments that fit the tool's schema, or says why that is not possible.
 
-Strict JSON that fits is taken as it is. Otherwise the text is read with patience, wrappers are taken off and values are
-fitted; every change is recorded. What is cut or could mean two things is refused, never completed.
+Strict JSON that fits is taken as it is. Otherwise the text is read leniently, wrappers are removed and values are
+fitted. Every change is recorded. A text that is cut off, or that could mean two things, is refused and never completed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from aish.tool_calls.repair.coerce import Fitter, shown
-from aish.tool_calls.repair.lenient_json import Cut, Deep, Reader, Twice, Unreadable, read_strictly
+from aish.tool_calls.repair.coerce import SchemaFitter, shown
+from aish.tool_calls.repair.lenient_json import CutOff, DuplicateKey, Reader, TooDeep, UnreadableJson, read_strictly
 from aish.tool_calls.repair.quote_readings import find_readings
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind, ToolSpec
@@ -23,7 +23,7 @@ _WRAPPERS = frozenset({"arguments", "parameters", "args", "params", "input", "kw
 _BESIDE_WRAPPERS = frozenset({"name", "tool", "tool_name", "function", "id", "type"})
 _STRAY_CLOSERS = re.compile(r"[}\])\s`;]*")
 _STRUCTURE = re.compile(r"[{}\[\]\"]|^\s*[,:;]")
-_MORE_ARGUMENTS = re.compile(r"\w\s*[=:]\s*\w|(?<!\S)--?\w")  # after the object, where they would be lost
+_MORE_ARGUMENTS = re.compile(r"\w\s*[=:]\s*\w|(?<!\S)--?\w")  # arguments after the object, which would be lost
 _ESCAPED = re.compile(r"\s*[{\[]\s*[{\[]*\s*\\\"")
 _FENCE = re.compile(r"```\w*|~~~\w*")
 
@@ -32,29 +32,29 @@ class BadArguments(Exception):
     """The text is not one JSON object; the message says what it is."""
 
 
-class Mended(msgspec.Struct, frozen=True):
-    """`errors` are what still does not fit the schema."""
+class RepairedArguments(msgspec.Struct, frozen=True):
+    """`errors` are the remaining violations of the schema."""
 
     arguments: Arguments
     repairs: tuple[Repair, ...] = ()
     errors: tuple[str, ...] = ()
 
 
-def mend(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> Mended:
-    """`whole`: the model ended the text by its own will, so that closing brackets may be missing."""
+def repair_arguments(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> RepairedArguments:
+    """`whole`: the model ended the text itself, so closing brackets may be missing."""
     try:
         value, repairs = parse(text, whole=whole, repair=repair)
     except BadArguments as exc:
-        is_deep = isinstance(exc.__cause__, Deep)  # there is nothing wrong with its quotes
-        only = _only_reading(text, spec) if repair and not is_deep else None
-        if only is None:
+        is_deep = isinstance(exc.__cause__, TooDeep)  # its quotes are not the problem
+        reading = _only_reading(text, spec) if repair and not is_deep else None
+        if reading is None:
             raise
-        return Mended(only, (Repair(RepairKind.QUOTES, "", shown(text)),))
-    return fitted(value, spec, repairs, repair=repair)
+        return RepairedArguments(reading, (Repair(RepairKind.QUOTES, "", shown(text)),))
+    return fit_arguments(value, spec, repairs, repair=repair)
 
 
 def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
-    """Of a text with quotes that were not escaped: the one reading that fits the schema, if there is just one."""
+    """For a text with unescaped quotes: the reading that fits the schema, if there is exactly one."""
     start = text.find("{")
     if start < 0 or _STRUCTURE.search(text[:start]):
         return None
@@ -62,13 +62,14 @@ def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
     values = [value for value in find_readings(text[start:]) if isinstance(value, dict)]
     fitting = [_unwrapped(value, spec.schema, names, ("unread",)) for value in values]
     fitting = [value for value in fitting if _knows_all(value, spec.schema) and not schema_errors(spec.schema, value)]
-    if len(fitting) != 1 or _swallows(fitting[0], spec.schema):
+    if len(fitting) != 1 or _contains_argument(fitting[0], spec.schema):
         return None
     return fitting[0]
 
 
-def _swallows(value: Any, schema: JsonSchema) -> bool:
-    """Whether a text in it holds what looks like another argument: then a quote is missing between the two."""
+def _contains_argument(value: Any, schema: JsonSchema) -> bool:
+    """Whether a text in it contains what looks like another argument, which means that a quote is missing between
+    the two."""
     names = "|".join(re.escape(name) for name in _properties(schema))
     looks_like_one = re.compile(rf"[\"'](?:{names})[\"']\s*:")
     return bool(names) and any(looks_like_one.search(text) for text in _texts(value))
@@ -87,26 +88,28 @@ def _properties(schema: JsonSchema) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def fitted(value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, repair: bool = True) -> Mended:
-    """The arguments made to fit, if they do not already."""
+def fit_arguments(
+    value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, repair: bool = True
+) -> RepairedArguments:
+    """Makes the arguments fit the schema, if they do not already."""
     schema = spec.schema
     lost_bracket = any(done.kind is RepairKind.BRACKET for done in repairs)
-    if lost_bracket and not _surely_placed(value, schema):
+    if lost_bracket and not _has_sure_places(value, schema):
         raise BadArguments("a closing bracket is missing and it is not sure where")
     errors = schema_errors(schema, value)
     if not repair:
-        return Mended(value, tuple(repairs), tuple(errors))
-    fitter = Fitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
+        return RepairedArguments(value, tuple(repairs), tuple(errors))
+    fitter = SchemaFitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
     if not errors and _knows_all(value, schema):
-        return Mended(value, tuple(repairs))
+        return RepairedArguments(value, tuple(repairs))
     unwrapped = _unwrapped(value, schema, _WRAPPERS | {spec.name}, errors)
     result = fitter.fit(unwrapped)
     done = [*repairs, *_unwrapping(value, unwrapped), *fitter.repairs]
-    return Mended(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
+    return RepairedArguments(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
 
 
 def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
-    """Nothing at all (empty or null) means no arguments: many models write that for a tool without parameters."""
+    """An empty text or null means no arguments: many models write that for a tool without parameters."""
     if not text.strip():
         return {}, []
     repairs: list[Repair] = []
@@ -131,24 +134,24 @@ def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Argum
 def _decoded(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
     try:
         return read_strictly(text)
-    except Unreadable as exc:
+    except UnreadableJson as exc:
         if "surrogates not allowed" in str(exc):
             raise BadArguments("the arguments hold characters that are not valid Unicode") from exc
-        if isinstance(exc, Deep):
+        if isinstance(exc, TooDeep):
             raise BadArguments(f"the arguments are {exc}") from exc
-        if not repair or isinstance(exc, Twice):
+        if not repair or isinstance(exc, DuplicateKey):
             raise BadArguments(f"the arguments are not valid JSON: {exc}") from exc
         strict = exc
     try:
-        return _read(_once_decoded(text, repairs), repairs, whole=whole)
-    except Cut as exc:
+        return _read(_without_escapes(text, repairs), repairs, whole=whole)
+    except CutOff as exc:
         raise BadArguments(f"the arguments are not complete: {exc}") from strict
-    except Unreadable as exc:
+    except UnreadableJson as exc:
         raise BadArguments(f"the arguments are not valid JSON: {exc}") from strict
 
 
-def _once_decoded(text: str, repairs: list[Repair]) -> str:
-    """`{\\"a\\": 1}` is what stands within a JSON string, without the quotes around it."""
+def _without_escapes(text: str, repairs: list[Repair]) -> str:
+    """`{\\"a\\": 1}` is the content of a JSON string, without the quotes around it."""
     if not _ESCAPED.match(text):
         return text
     try:
@@ -167,7 +170,7 @@ def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
     stray = _STRAY_CLOSERS.match(rest)
     after = rest[stray.end() if stray else 0 :]
     if _STRUCTURE.search(_FENCE.sub("", after)) or _MORE_ARGUMENTS.search(after):
-        raise Unreadable("more than one value, or something after it that belongs to it")
+        raise UnreadableJson("more than one value, or something after it that belongs to it")
     if start or rest.strip():
         reader.noted[RepairKind.SURROUNDINGS] = None
     repairs += reader.repairs(shown(text))
@@ -175,18 +178,18 @@ def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
 
 
 def _beginning(text: str) -> int:
-    """Where the value begins: at its first bracket, if what stands before it is prose."""
+    """Where the value begins: at its first bracket, if only prose comes before it."""
     brace = text.find("{")
     return brace if brace > 0 and not _STRUCTURE.search(text[:brace]) else 0
 
 
-def _surely_placed(value: Any, schema: Any, outer: frozenset[str] = frozenset()) -> bool:
-    """With a lost bracket a member may have slid into its neighbour. Not so where the schema knows every member where
-    it is, and no outer object could have had it."""
+def _has_sure_places(value: Any, schema: Any, outer: frozenset[str] = frozenset()) -> bool:
+    """Where a bracket was missing, a member may have moved into its neighbour. That is excluded if the schema has
+    every member where it is, and no outer object could have it."""
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema, dict) else None
         return not any(isinstance(item, list) for item in value) and all(
-            _surely_placed(item, items, outer) for item in value
+            _has_sure_places(item, items, outer) for item in value
         )
     if not isinstance(value, dict):
         return True
@@ -195,17 +198,17 @@ def _surely_placed(value: Any, schema: Any, outer: frozenset[str] = frozenset())
         return not value and not outer
     names = frozenset(properties)
     placed = all(key in names and key not in outer for key in value)
-    return placed and all(_surely_placed(member, properties[key], outer | names) for key, member in value.items())
+    return placed and all(_has_sure_places(member, properties[key], outer | names) for key, member in value.items())
 
 
 def _knows_all(value: Arguments, schema: JsonSchema) -> bool:
-    """Whether all arguments are declared ones: then there is nothing to mend in their names."""
+    """Whether all arguments are declared, so that no name needs a repair."""
     properties = schema.get("properties")
     return not isinstance(properties, dict) or all(key in properties for key in value)
 
 
 def _unwrapped(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], errors: Sequence[str]) -> Arguments:
-    """What lies in `{"arguments": {…}}` or `{"tool": {…}}`, where the schema knows no such argument."""
+    """The content of `{"arguments": {…}}` or `{"tool": {…}}`, if the schema has no such argument."""
     known = _properties(schema)
     for _ in range(_MAX_ENCODINGS):
         inner = [key for key in value if key in wrappers]

@@ -1,9 +1,9 @@
-"""Makes a tool's schema fit for a backend, by leaving out what its grammar compiler chokes on.
+"""Simplifies a tool's schema for a backend, by leaving out what its grammar compiler does not accept.
 
-Only ever weaker: what is valid under the original is valid under the result, with one exception that is meant: a schema
-with `properties` but without a type describes an object, one with `items` an array. Arguments are still checked against
-the original. What a backend takes is data, a `Profile`. A schema that cannot be made sense of becomes "any object": one
-bad tool never disables the others.
+The result is only weaker: what fits the original fits the result. One exception is intended: a schema with `properties`
+but without a type describes an object, one with `items` an array. Arguments are still checked against the original. A
+`Profile` says what a backend accepts. A schema that makes no sense becomes "any object", so that one bad tool does not
+disable the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aish.types.tools import JsonSchema, ToolSpec
 
 MAX_SCHEMA_CHARS = 256 * 1024
 _MAX_DEPTH = 24
-_MAX_NODES = 5000  # references multiply: a small document can unfold into a huge one
+_MAX_NODES = 5000  # references multiply: a small document can expand to a huge one
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -30,7 +30,8 @@ _TYPE_OF: dict[type, str] = {str: "string", bool: "boolean", int: "integer", flo
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What a backend takes. `texts`: it reads descriptions. `any_pattern`: it takes more than plain anchored ones."""
+    """What a backend accepts. `texts`: it reads descriptions. `any_pattern`: it accepts more than plain anchored
+    patterns."""
 
     name: str
     keywords: frozenset[str]
@@ -44,7 +45,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 _SHAPE = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf"})
 _BOUNDS = frozenset({*_COUNTS, "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern", "format"})
-# The `tools` field: read by chat templates, and compiled by some servers once a call is demanded.
+# The `tools` field: read by chat templates, and compiled by some servers where a call is required.
 TOOLS = Profile(
     "tools",
     _SHAPE | _BOUNDS | {"oneOf", "default", "examples", "multipleOf", "uniqueItems", "strict"},
@@ -55,7 +56,7 @@ TOOLS = Profile(
     max_properties=1000,
     max_choices=1000,
 )
-# Constrained output: llama.cpp, Ollama (which is llama.cpp), vLLM's compilers and OpenAI's all take this much.
+# Constrained output: llama.cpp, Ollama (which is llama.cpp), vLLM's compilers and OpenAI's all accept this.
 GRAMMAR = Profile(
     "grammar",
     _SHAPE | (_BOUNDS - {"minProperties", "maxProperties", "exclusiveMinimum", "exclusiveMaximum"}),
@@ -66,31 +67,31 @@ GRAMMAR = Profile(
     max_properties=256,
     max_choices=256,
 )
-# When even that was refused: names and types.
+# After a refusal of even that: names and types only.
 PLAIN = Profile(
     "plain", _SHAPE - {"anyOf"}, frozenset(), texts=True, any_pattern=False,
     max_count=0, max_properties=100, max_choices=100,
 )  # fmt: skip
 
-_kept: dict[tuple[int, str], tuple[JsonSchema, JsonSchema]] = {}
-_MAX_KEPT = 4096
+_cache: dict[tuple[int, str], tuple[JsonSchema, JsonSchema]] = {}
+_MAX_CACHED = 4096
 
 
-def simplified(schema: JsonSchema, profile: Profile) -> JsonSchema:
-    """The schema of a tool's arguments as this backend gets it. The same object again where nothing had to change."""
+def simplify_schema(schema: JsonSchema, profile: Profile) -> JsonSchema:
+    """The schema of a tool's arguments for this backend. Returns the same object where nothing had to change."""
     key = (id(schema), profile.name)
-    if (kept := _kept.get(key)) is not None and kept[0] is schema:
-        return kept[1]
-    if len(_kept) >= _MAX_KEPT:
-        _kept.clear()
+    if (cached := _cache.get(key)) is not None and cached[0] is schema:
+        return cached[1]
+    if len(_cache) >= _MAX_CACHED:
+        _cache.clear()
     result = _any_object_if_bad(schema, profile)
     result = schema if result == schema else result
-    _kept[key] = (schema, result)
+    _cache[key] = (schema, result)
     return result
 
 
-def simplified_tools(tools: tuple[ToolSpec, ...], profile: Profile) -> tuple[ToolSpec, ...]:
-    changed = [(tool, simplified(tool.schema, profile)) for tool in tools]
+def simplify_tools(tools: tuple[ToolSpec, ...], profile: Profile) -> tuple[ToolSpec, ...]:
+    changed = [(tool, simplify_schema(tool.schema, profile)) for tool in tools]
     if all(tool.schema is schema for tool, schema in changed):
         return tools
     return tuple(
@@ -108,7 +109,7 @@ def _any_object_if_bad(schema: Any, profile: Profile) -> JsonSchema:
         result = {}
     if result.get("type", "object") != "object":
         result = {}
-    # Some servers want it to be there; to a grammar it would say that there are none.
+    # Some servers require `properties`. For a grammar, an empty one would allow no arguments.
     listed: JsonSchema = {"properties": {}} if profile.texts and "properties" not in result else {}
     return {"type": "object", **result, **listed}
 
@@ -138,8 +139,8 @@ class _Simplifier:
         return self._with_type(result)
 
     def _followed(self, reference: str, schema: JsonSchema, depth: int) -> JsonSchema:
-        """What it refers to. What stands beside a reference is left out, except for texts; a circle becomes any value
-        of its type, and a reference to nowhere any value."""
+        """Replaces a reference by its target. Keywords beside a reference are dropped, except for texts. A circular
+        reference becomes any value of its type, and an unknown one any value."""
         target = find_reference(self._root, reference)
         texts = self._values({key: schema[key] for key in _TEXTS if key in schema})
         if not isinstance(target, dict):
@@ -154,7 +155,7 @@ class _Simplifier:
             self._following.pop()
 
     def _merged(self, schema: JsonSchema) -> JsonSchema:
-        """`allOf` of objects is one object with all their properties; of anything else it is left out."""
+        """`allOf` of objects becomes one object with all their properties; of anything else it is dropped."""
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         parts = [rest, *(self._target(part) for part in schema["allOf"])]
         objects = [part for part in parts if isinstance(part.get("properties"), dict)]
@@ -175,7 +176,7 @@ class _Simplifier:
         return target if isinstance(target, dict) else {}
 
     def _values(self, schema: JsonSchema) -> JsonSchema:
-        """The keywords that hold plain values."""
+        """The keywords with plain values."""
         result: JsonSchema = {}
         for key, value in schema.items():
             if key in _TEXTS:
@@ -206,7 +207,7 @@ class _Simplifier:
         return self._profile.any_pattern or _SIMPLE_PATTERN.fullmatch(pattern) is not None
 
     def _parts(self, schema: JsonSchema, depth: int) -> JsonSchema:
-        """The keywords that hold schemas."""
+        """The keywords with schemas."""
         result: JsonSchema = {}
         if isinstance(schema.get("properties"), dict | list):
             result.update(self._members(schema, depth))

@@ -1,7 +1,8 @@
-"""Checks arguments against a tool's own schema, in words a model can act on.
+"""Checks arguments against a tool's own schema, and reports errors so that a model can correct them.
 
-Schemas come from strangers. References to other documents are refused, never fetched; a schema that cannot be compiled
-lets any object pass, since one bad schema must not take a tool away. The plainest are checked without the library.
+Schemas come from third parties. References to other documents are refused, never fetched. A schema that cannot be
+compiled allows any object, since one bad schema must not disable a tool. The simplest schemas are checked without the
+library.
 """
 
 from __future__ import annotations
@@ -11,18 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aish.tool_calls.schema.depth import TOO_DEEP, is_too_deep
 from aish.types.tools import JsonSchema
 
 if TYPE_CHECKING:
     import jsonschema_rs
+
+
+# More levels than real documents have. The validator stops at 255, and Python's stack at some hundreds.
+MAX_LEVELS = 200
+TOO_DEEP = f"nested too deeply, {MAX_LEVELS} levels at most"
+
+
+def is_too_deep(value: Any) -> bool:
+    """Checks level by level: a flat object costs one look at its members."""
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(MAX_LEVELS):
+        members = [member for outer in level for member in (outer.values() if type(outer) is dict else outer)]
+        level = [member for member in members if type(member) is dict or type(member) is list]
+        if not level:
+            return False
+    return True
+
 
 MAX_ERRORS = 5
 _MAX_ERROR_CHARS = 300
 
 
 def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
-    """What is wrong, item by item; empty if nothing is."""
+    """The violations, one by one; empty if there are none."""
     if _fits_plainly(schema, arguments):
         return []
     if is_too_deep(arguments):
@@ -51,7 +68,7 @@ def is_valid(schema: JsonSchema, value: Any) -> bool:
 
 
 def is_checkable(schema: JsonSchema) -> bool:
-    """Whether anything can be held against it at all."""
+    """Whether the schema can be compiled at all."""
     return _validator(_encoded(schema)) is not None
 
 
@@ -63,7 +80,8 @@ _PLAIN_TYPES: dict[Any, tuple[type, ...]] = {
 
 
 def _fits_plainly(schema: Any, value: Any) -> bool:
-    """Whether the value surely fits: an object of texts, numbers and truths, as most tools take it. False: perhaps."""
+    """Whether the value surely fits a simple schema: an object of texts, numbers and booleans, as most tools have.
+    False: unknown."""
     if type(schema) is not dict or type(value) is not dict or not schema.keys() <= _PLAIN:
         return False
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -75,7 +93,7 @@ def _fits_plainly(schema: Any, value: Any) -> bool:
 
 
 def _is_plainly(schema: Any, value: Any) -> bool:
-    """By the exact type: to JSON Schema, `true` is no integer."""
+    """Compares exact types: in JSON Schema, `true` is no integer."""
     if type(schema) is not dict or not schema.keys() <= _PLAIN_MEMBER or type(schema.get("type")) is not str:
         return False
     return type(value) in _PLAIN_TYPES.get(schema["type"], ())
@@ -90,7 +108,7 @@ def _encoded(schema: JsonSchema) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
-    import jsonschema_rs  # ten milliseconds of loading, where many turns do not need it
+    import jsonschema_rs  # takes ten milliseconds to load, and many turns do not need it
 
     try:
         return jsonschema_rs.Draft202012Validator(msgspec.json.decode(schema), retriever=_refuse)

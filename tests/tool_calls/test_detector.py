@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.tool_calls.detect.detector import MAX_HELD_CHARS, Recogniser
-from aish.tool_calls.detect.envelope import Written
+from aish.tool_calls.detect.detector import MAX_HELD_CHARS, CallDetector
+from aish.tool_calls.detect.envelope import WrittenCall
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "get_weather": {
@@ -130,16 +130,16 @@ PLAIN = {
 }
 
 
-def recognise(text: str, cuts: list[int] | None = None, *, whole: bool = True) -> tuple[str, list[Written]]:
-    recogniser = Recogniser(SCHEMAS)
+def recognise(text: str, cuts: list[int] | None = None, *, whole: bool = True) -> tuple[str, list[WrittenCall]]:
+    recogniser = CallDetector(SCHEMAS)
     places = sorted({min(cut, len(text)) for cut in cuts or ()})
     pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
     found = [each for piece in pieces for each in recogniser.feed(piece)] + recogniser.finish(whole=whole)
     said = "".join(each for each in found if isinstance(each, str))
-    return said, [each for each in found if isinstance(each, Written)]
+    return said, [each for each in found if isinstance(each, WrittenCall)]
 
 
-def plainly(call: Written) -> tuple[str, Any]:
+def plainly(call: WrittenCall) -> tuple[str, Any]:
     arguments = call.arguments if isinstance(call.arguments, dict) else json.loads(call.arguments)
     name = call.name.removeprefix("functions.").removeprefix("default_api.")
     return ("get_weather" if name == "get_wether" else name), arguments
@@ -211,7 +211,7 @@ def test_a_bracket_that_closes_too_early_breaks_the_call_instead_of_shortening_i
 
 
 def test_text_is_let_go_as_soon_as_it_cannot_be_a_call():
-    recogniser = Recogniser(SCHEMAS)
+    recogniser = CallDetector(SCHEMAS)
     assert recogniser.feed('{"na') == []
     assert recogniser.feed('me": "Al') == []
     assert "".join(map(str, recogniser.feed('ice", '))) == '{"name": "Alice", '
@@ -221,7 +221,7 @@ def test_text_is_let_go_as_soon_as_it_cannot_be_a_call():
 
 
 def test_plain_text_passes_without_being_looked_at_twice():
-    recogniser = Recogniser(SCHEMAS)
+    recogniser = CallDetector(SCHEMAS)
     assert recogniser.passes("Words and numbers, 1 2 3.\nAnd more of them.")
     assert not recogniser.passes("a < b")
 
@@ -240,11 +240,11 @@ def test_a_long_call_and_what_follows_it_are_the_same_in_one_piece_and_in_many(s
 
 
 def test_an_endless_call_is_not_held_for_ever():
-    recogniser = Recogniser(SCHEMAS)
+    recogniser = CallDetector(SCHEMAS)
     out = recogniser.feed('{"name": "get_weather", "arguments": {"city": "')
     for _ in range(MAX_HELD_CHARS // 1000 + 1):
         out += recogniser.feed("x" * 1000)
-    assert [type(piece) for piece in out] == [Written]
+    assert [type(piece) for piece in out] == [WrittenCall]
     assert isinstance(out[0].arguments, str)
 
 
@@ -264,12 +264,12 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-class Counted(Recogniser):
+class Counted(CallDetector):
     """Counts the characters it searches, each as often as it is searched."""
 
     searched_chars = 0
 
-    def _look(self, candidate: str, pieces: list[str | Written], *, final: bool, marked_only: bool) -> int:
+    def _look(self, candidate: str, pieces: list[str | WrittenCall], *, final: bool, marked_only: bool) -> int:
         self.searched_chars += len(candidate)
         return super()._look(candidate, pieces, final=final, marked_only=marked_only)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.openai.chunk_templates import Frame, arguments_frame, text_frame
+from aish.providers.openai.chunk_templates import ChunkTemplate, arguments_template, text_template
 from aish.providers.openai.chunks import decode_chunk
 
 
@@ -18,9 +18,9 @@ def chunk(content: Any, *, spaced: bool = False, **more: Any) -> bytes:
     return json.dumps(body, separators=None if spaced else (",", ":")).encode()
 
 
-def learned(data: bytes) -> Frame:
+def learned(data: bytes) -> ChunkTemplate:
     """From a chunk that was read in full, as an answer's reader does it."""
-    frame = text_frame()
+    frame = text_template()
     try:
         text = decode_chunk(data).plain_text()
     except ValueError:
@@ -37,7 +37,7 @@ def call_chunk(arguments: Any, *, spaced: bool = False, **more: Any) -> bytes:
 
 
 def test_a_frame_that_has_learned_nothing_reads_nothing() -> None:
-    assert text_frame().text(chunk("word")) == ""
+    assert text_template().text(chunk("word")) == ""
 
 
 @pytest.mark.parametrize("spaced", [False, True])
@@ -59,7 +59,7 @@ def test_an_event_that_comes_alone_is_read_without_finding_its_ends_and_several_
     assert frame.event_text(event(chunk(text)) + event(chunk(other))) == ""
     assert frame.event_text(event(chunk(text))[:-1]) == ""
     assert frame.event_text(chunk(text)) == ""
-    assert text_frame().event_text(event(chunk(text))) == ""
+    assert text_template().event_text(event(chunk(text))) == ""
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_of_two_contents_in_one_place_the_one_that_counts_is_read() -> None:
 
 
 def test_a_backend_that_changes_its_frame_with_each_chunk_is_learned_a_few_times_only() -> None:
-    frame = text_frame()
+    frame = text_template()
     for number in range(20):
         frame.learn(chunk("word", created=number), "word")
     assert frame.text(chunk("other", created=19)) == ""
@@ -117,7 +117,7 @@ def test_a_backend_that_changes_its_frame_with_each_chunk_is_learned_a_few_times
 
 def test_a_backend_that_changes_its_frame_now_and_then_is_learned_each_time() -> None:
     """Some say in each chunk at which second it was made."""
-    frame = text_frame()
+    frame = text_template()
     for second in range(20):
         frame.learn(chunk("word", created=second), "word")
         assert frame.text(chunk("other", created=second)) == "other"
@@ -125,7 +125,7 @@ def test_a_backend_that_changes_its_frame_now_and_then_is_learned_each_time() ->
 
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_bytes_of_any_kind_are_survived(before: bytes, after: bytes) -> None:
-    frame = text_frame()
+    frame = text_template()
     frame.learn(before + b'"content":"' + after, "word")
     assert frame.text(before + b'"content":"' + after) == ""
 
@@ -165,7 +165,7 @@ def test_whatever_is_learned_agrees_with_the_full_reading(
 @pytest.mark.parametrize("spaced", [False, True])
 @given(text=st.text(min_size=1))
 def test_pieces_of_arguments_in_the_frame_are_read_as_the_whole_chunk_is(*, spaced: bool, text: str) -> None:
-    frame = arguments_frame()
+    frame = arguments_template()
     assert frame.learn(call_chunk("1", spaced=spaced), "1")
     data = call_chunk(text, spaced=spaced)
     assert frame.text(data) == decode_chunk(data).plain_arguments() == text
@@ -186,6 +186,6 @@ def test_pieces_of_arguments_in_the_frame_are_read_as_the_whole_chunk_is(*, spac
     ],
 )
 def test_a_piece_of_another_call_or_with_more_to_it_is_not_in_the_frame(data: bytes) -> None:
-    frame = arguments_frame()
+    frame = arguments_template()
     assert frame.learn(call_chunk("1"), "1")
     assert frame.text(data) == ""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.tool_calls.repair.fuzzy_match import find_near
-from aish.tool_calls.repair.repair import BadArguments, mend
+from aish.tool_calls.repair.fuzzy_match import find_similar
+from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.types.tools import Effect, Repair, RepairKind, ToolSpec
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -114,14 +114,14 @@ UNFIT = {
 
 @pytest.mark.parametrize(("text", "arguments", "kind"), MENDED.values(), ids=MENDED)
 def test_what_can_mean_only_one_thing_is_mended_and_recorded(text: str, arguments: Any, kind: RepairKind):
-    mended = mend(text, tool())
+    mended = repair_arguments(text, tool())
     assert (mended.arguments, mended.errors) == (arguments, ())
     assert kind in [repair.kind for repair in mended.repairs]
 
 
 @pytest.mark.parametrize(("text", "arguments"), UNESCAPED.items())
 def test_quotes_that_were_not_escaped_are_read_where_only_one_reading_fits(text: str, arguments: Any):
-    mended = mend(text, tool())
+    mended = repair_arguments(text, tool())
     assert (mended.arguments, mended.errors) == (arguments, ())
     assert [repair.kind for repair in mended.repairs] == [RepairKind.QUOTES]
 
@@ -129,24 +129,24 @@ def test_quotes_that_were_not_escaped_are_read_where_only_one_reading_fits(text:
 def test_quotes_that_were_not_escaped_are_refused_where_two_readings_fit():
     schema = {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]}
     with pytest.raises(BadArguments):
-        mend('{"a": "x", "b": "y" z", "b": "w"}', tool(schema))
+        repair_arguments('{"a": "x", "b": "y" z", "b": "w"}', tool(schema))
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
 def test_what_is_cut_or_ambiguous_is_refused_in_words(text: str):
     with pytest.raises(BadArguments, match=r"\w+ \w+"):
-        mend(text, tool())
+        repair_arguments(text, tool())
 
 
 @pytest.mark.parametrize("text", UNFIT.values(), ids=UNFIT)
 def test_a_value_that_does_not_fit_is_named_and_never_replaced(text: str):
-    assert mend(text, tool()).errors
+    assert repair_arguments(text, tool()).errors
 
 
 @pytest.mark.parametrize("text", [text for text, _, _ in MENDED.values()], ids=list(MENDED))
 def test_without_repair_nothing_is_mended(text: str):
     try:
-        mended = mend(text, tool(), repair=False)
+        mended = repair_arguments(text, tool(), repair=False)
     except BadArguments:
         return
     assert mended.errors
@@ -154,18 +154,18 @@ def test_without_repair_nothing_is_mended(text: str):
 
 
 def test_a_repair_says_where_and_from_what_to_what():
-    mended = mend('{"city": "Rome", "where": {"lat": "1.5"}}', tool())
+    mended = repair_arguments('{"city": "Rome", "where": {"lat": "1.5"}}', tool())
     assert mended.repairs == (Repair(RepairKind.TYPE, "where/lat", "1.5", "1.5"),)
 
 
 def test_two_absent_arguments_that_are_equally_near_are_not_guessed_between():
     schema = {"type": "object", "properties": {"start_day": TEXT, "start_bay": TEXT}}
-    assert "did you mean" in mend('{"start_gay": "x"}', tool(schema)).errors[0]
+    assert "did you mean" in repair_arguments('{"start_gay": "x"}', tool(schema)).errors[0]
 
 
 def test_more_arguments_than_are_declared_are_left_alone_where_they_are_welcome():
     schema = {"type": "object", "properties": {"city": TEXT}, "additionalProperties": True}
-    assert mend('{"ctiy": "Rome"}', tool(schema)).arguments == {"ctiy": "Rome"}
+    assert repair_arguments('{"ctiy": "Rome"}', tool(schema)).arguments == {"ctiy": "Rome"}
 
 
 @pytest.mark.parametrize(
@@ -183,19 +183,19 @@ def test_more_arguments_than_are_declared_are_left_alone_where_they_are_welcome(
 def test_a_choice_may_be_spelt_by_another_habit_but_signs_and_digits_are_what_they_are(
     choices: list[str], written: str, meant: str | None
 ):
-    mended = mend(f'{{"a": "{written}"}}', tool({"type": "object", "properties": {"a": {"enum": choices}}}))
+    mended = repair_arguments(f'{{"a": "{written}"}}', tool({"type": "object", "properties": {"a": {"enum": choices}}}))
     assert (mended.arguments["a"], bool(mended.errors)) == (meant or written, meant is None)
 
 
 def test_a_number_in_another_notation_is_a_number_and_recorded_as_it_was_written():
-    mended = mend('{"city": "Rome", "days": 0x10}', tool())
+    mended = repair_arguments('{"city": "Rome", "days": 0x10}', tool())
     assert (mended.arguments["days"], mended.errors) == (16, ())
     assert mended.repairs == (Repair(RepairKind.LITERAL, "", "0x10", "16"),)
 
 
 def test_a_wrapper_that_the_schema_knows_is_an_argument():
     schema = {"type": "object", "properties": {"input": {"type": "object"}}}
-    assert mend('{"input": {"x": 1}}', tool(schema)).arguments == {"input": {"x": 1}}
+    assert repair_arguments('{"input": {"x": 1}}', tool(schema)).arguments == {"input": {"x": 1}}
 
 
 JSON = st.recursive(
@@ -211,14 +211,14 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(), JSON, max_size=5))
 def test_good_arguments_are_what_they_were(arguments: dict[str, Any]):
-    mended = mend(msgspec.json.encode(arguments).decode(), tool({"type": "object"}))
+    mended = repair_arguments(msgspec.json.encode(arguments).decode(), tool({"type": "object"}))
     assert (mended.arguments, mended.repairs) == (arguments, ())
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str):
     try:
-        assert isinstance(mend(text, tool()).arguments, dict)
+        assert isinstance(repair_arguments(text, tool()).arguments, dict)
     except BadArguments as exc:
         assert str(exc)
 
@@ -246,7 +246,7 @@ NAMES = ["runtime__add", "runtime__echo", "files__read", "files__write", "set_us
     ],
 )
 def test_a_name_means_the_one_that_is_near_unless_it_is_another_word(written: str, meant: str | None):
-    assert find_near(written, NAMES) == meant
+    assert find_similar(written, NAMES) == meant
 
 
 OPPOSITES = [
@@ -280,7 +280,7 @@ OPPOSITES = [
 
 @pytest.mark.parametrize(("one", "other"), OPPOSITES)
 def test_two_words_that_both_mean_something_are_never_taken_for_each_other(one: str, other: str):
-    assert (find_near(one, [other]), find_near(other, [one])) == (None, None)
+    assert (find_similar(one, [other]), find_similar(other, [one])) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -296,12 +296,12 @@ def test_two_words_that_both_mean_something_are_never_taken_for_each_other(one: 
     ],
 )
 def test_a_slip_inside_a_word_is_forgiven(written: str, meant: str):
-    assert find_near(written, [meant, "something_else"]) == meant
+    assert find_similar(written, [meant, "something_else"]) == meant
 
 
 def test_an_argument_that_is_near_but_no_slip_is_asked_about_instead_of_being_left_out():
     schema = {"type": "object", "properties": {"date": TEXT, "text": TEXT}, "required": ["text"]}
-    mended = mend('{"text": "x", "data": "2026-01-01"}', tool(schema))
+    mended = repair_arguments('{"text": "x", "data": "2026-01-01"}', tool(schema))
     assert mended.arguments == {"text": "x", "data": "2026-01-01"}
     assert "did you mean date" in mended.errors[0]
 
@@ -309,4 +309,4 @@ def test_an_argument_that_is_near_but_no_slip_is_asked_about_instead_of_being_le
 def test_what_is_nested_too_deeply_is_not_read_as_something_else_by_its_quotes():
     anything = ToolSpec("t__x", "", {"type": "object"}, Effect.READ, "t")
     with pytest.raises(BadArguments, match="nested too deeply"):
-        mend('{"n": ' + "[" * 300 + "]" * 300 + ', "k": "3"}', anything)
+        repair_arguments('{"n": ' + "[" * 300 + "]" * 300 + ', "k": "3"}', anything)

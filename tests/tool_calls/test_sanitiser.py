@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.tool_calls.schema.sanitiser import GRAMMAR, PLAIN, TOOLS, Profile, simplified, simplified_tools
+from aish.tool_calls.schema.sanitiser import GRAMMAR, PLAIN, TOOLS, Profile, simplify_schema, simplify_tools
 from aish.types.tools import Effect, ToolSpec
 
 PROFILES = [TOOLS, GRAMMAR, PLAIN]
@@ -22,7 +22,7 @@ def argument(schema: Any) -> dict[str, Any]:
 
 
 def simple(schema: Any, profile: Profile = GRAMMAR) -> Any:
-    return simplified(argument(schema), profile)["properties"]["x"]
+    return simplify_schema(argument(schema), profile)["properties"]["x"]
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_what_grammar_compilers_choke_on_is_left_out(schema: Any, result: Any):
 def test_references_are_put_in_place_and_what_stands_beside_them_goes():
     point = {"type": "object", "properties": {"a": {"type": "integer"}}}
     schema = {**argument({"$ref": "#/$defs/point", "minProperties": 1}), "$defs": {"point": point}}
-    assert simplified(schema, GRAMMAR)["properties"]["x"] == point
+    assert simplify_schema(schema, GRAMMAR)["properties"]["x"] == point
 
 
 def test_a_schema_that_holds_itself_ends_in_any_object():
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "v": {"type": "integer"}}}
-    result = simplified({**argument({"$ref": "#/$defs/node"}), "$defs": {"node": node}}, GRAMMAR)
+    result = simplify_schema({**argument({"$ref": "#/$defs/node"}), "$defs": {"node": node}}, GRAMMAR)
     assert result["properties"]["x"]["properties"]["next"] == {"type": "object"}
     assert b"$ref" not in msgspec.json.encode(result)
 
@@ -72,13 +72,13 @@ def test_a_schema_that_holds_itself_ends_in_any_object():
 def test_references_that_multiply_do_not_fill_memory():
     members = [{letter: {"$ref": f"#/$defs/d{n + 1}"} for letter in "abcdefgh"} for n in range(20)]
     defs = {f"d{n}": {"type": "object", "properties": properties} for n, properties in enumerate(members)}
-    assert simplified({**argument({"$ref": "#/$defs/d0"}), "$defs": defs}, GRAMMAR) == {"type": "object"}
+    assert simplify_schema({**argument({"$ref": "#/$defs/d0"}), "$defs": defs}, GRAMMAR) == {"type": "object"}
 
 
 def test_of_too_many_properties_the_required_ones_stay_and_others_are_still_allowed():
     properties = {f"p{n}": {"type": "string"} for n in range(500)}
     schema = {"type": "object", "properties": properties, "required": ["p499"], "additionalProperties": False}
-    result = simplified(schema, GRAMMAR)
+    result = simplify_schema(schema, GRAMMAR)
     assert len(result["properties"]) == GRAMMAR.max_properties
     assert "p499" in result["properties"]
     assert "additionalProperties" not in result
@@ -90,14 +90,14 @@ def test_a_schema_that_needs_no_change_is_the_same_object():
         "properties": {"city": {"type": "string", "description": "A city."}},
         "required": ["city"],
     }
-    assert simplified(schema, TOOLS) is schema
+    assert simplify_schema(schema, TOOLS) is schema
 
 
 @pytest.mark.parametrize("bad", [[], None, 3, "x", {"type": "string"}, {"properties": {"a": object()}}])
 def test_one_bad_tool_never_disables_the_others(bad: Any):
     good = argument({"type": "string"})
     tools = tuple(ToolSpec(name, "", schema, Effect.READ, "t") for name, schema in (("bad", bad), ("good", good)))
-    first, second = simplified_tools(tools, GRAMMAR)
+    first, second = simplify_tools(tools, GRAMMAR)
     assert first.schema == {"type": "object"}
     assert second.schema == good
 
@@ -156,4 +156,4 @@ def test_what_is_valid_under_the_original_is_valid_under_the_simpler_one(pair: t
     value = {"x": pair[1]}
     if not jsonschema_rs.is_valid(schema, value):
         return
-    assert jsonschema_rs.is_valid(simplified(copy.deepcopy(schema), profile), value)
+    assert jsonschema_rs.is_valid(simplify_schema(copy.deepcopy(schema), profile), value)

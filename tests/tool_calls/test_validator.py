@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.tool_calls.schema.depth import MAX_LEVELS
-from aish.tool_calls.schema.validator import is_valid, schema_errors
+from aish.tool_calls.schema.validator import MAX_LEVELS, is_valid, schema_errors
 from support.nesting import nested
 
 NAMES = st.sampled_from(["a", "b", "c"])
