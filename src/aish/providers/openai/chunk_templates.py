@@ -14,7 +14,7 @@ import msgspec
 
 from aish.providers.openai.chunks import WireChunk, decode_chunk
 
-_PROBE_TEXT = "other text_bytes"
+_PROBE_TEXT = "other words"
 _MAX_UNUSED = 8  # a backend whose chunks never repeat is parsed in full; llama.cpp's change once a second
 
 _decode_text = msgspec.json.Decoder(str).decode
