@@ -308,7 +308,7 @@ async def test_what_comes_before_a_request_is_written_is_no_answer_to_it() -> No
     async with raw_server(greet_forever) as server, HttpClient() as client:
         await get(client, server.url)
         (connection,) = client._pool._alive
-        connection.outbox.at_work = 2
+        connection.batcher.active_requests = 2
         asking = asyncio.ensure_future(get(client, server.url))
         await asyncio.sleep(0)  # it waits for the end of the round
         connection.data_received(HELLO.replace(b"hello", b"stale"))
@@ -323,7 +323,7 @@ async def test_an_answer_that_came_whole_may_be_read_at_any_time() -> None:
         client.request("GET", server.url) as response,
     ):
         assert not response.at_end  # there is a piece to read
-        assert not client._pool.sweep._watched
+        assert not client._pool.deadlines._watched
         assert await response.read() == b"hello"
         assert response.at_end
 
@@ -441,7 +441,7 @@ async def test_what_is_taken_is_no_silence() -> None:
     heard: list[bool] = []
 
     def take(piece: bytes) -> bool:
-        asyncio.get_running_loop().call_soon(lambda: heard.append(response._watch.has_heard))
+        asyncio.get_running_loop().call_soon(lambda: heard.append(response._watch.has_received))
         asyncio.get_running_loop().call_soon(paced.seen)
         return True
 
@@ -846,7 +846,7 @@ async def test_the_peer_has_to_wait_while_nobody_reads() -> None:
     async with raw_server(script) as server, HttpClient() as client, client.request("GET", server.url) as response:
         await asyncio.wait_for(blocked.wait(), DEADLINE_S)
         assert sent < total // 2
-        assert response._held_bytes < 1024 * 1024  # type: ignore[attr-defined]
+        assert response._buffered_bytes < 1024 * 1024  # type: ignore[attr-defined]
         size = 0
         async for data in response:
             size += len(data)

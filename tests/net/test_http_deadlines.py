@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aish.errors import WireError, WireTimeout
-from aish.net.deadlines import sweep_of
+from aish.net.deadlines import get_deadline_timer
 from aish.net.http.client import HttpClient, Timeouts
 from aish.net.http.deadlines import Watchdog
 from support.raw_server import Peer, nothing_left, raw_server
@@ -96,7 +96,7 @@ async def test_a_rest_that_is_not_missed_ends_where_it_fails(closes: bool) -> No
     async with raw_server(script) as server, HttpClient() as client:
         async with client.request("GET", server.url) as response:
             assert await response.next_piece() == b"hel"
-            response.spare_rest(TINY_S)
+            response.make_rest_optional(TINY_S)
             assert await response.next_piece() == b""
         async with client.request("GET", server.url) as response:
             assert await response.next_piece() == b"hel"
@@ -203,7 +203,7 @@ class Request:
 def watched(timeouts: Timeouts, clock: HandClock | None = None) -> tuple[HandClock, Request, Watchdog]:
     clock, request = clock or HandClock(), Request()
     loop: Any = clock
-    watch = Watchdog(loop, sweep_of(loop), timeouts, "origin")
+    watch = Watchdog(loop, get_deadline_timer(loop), timeouts, "origin")
     watch.watch(request, "first_byte")
     return clock, request, watch
 
@@ -211,7 +211,7 @@ def watched(timeouts: Timeouts, clock: HandClock | None = None) -> tuple[HandClo
 @pytest.mark.parametrize(("total_s", "phase"), [(3.0, "total"), (5.0, "total"), (5.1, "connect"), (None, "connect")])
 def test_connecting_says_what_was_due_though_its_timer_comes_before_its_time(total_s: float | None, phase: str) -> None:
     clock: Any = HandClock()
-    watch = Watchdog(clock, sweep_of(clock), Timeouts(connect_s=5.0, total_s=total_s), "origin")
+    watch = Watchdog(clock, get_deadline_timer(clock), Timeouts(connect_s=5.0, total_s=total_s), "origin")
     clock.now = watch.connect_due() - 0.001
     assert watch.connect_error().phase == phase
 
@@ -252,7 +252,7 @@ def test_idle_counts_from_what_was_taken_past_whoever_waits() -> None:
     clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60))
     watch.enter("idle")
     clock.move_to(159)
-    watch.has_heard = True
+    watch.has_received = True
     clock.move_to(218)
     assert not request.errors
     clock.move_to(220)  # by then the sweep has come round, which had set the time
@@ -264,7 +264,7 @@ def test_what_is_heard_does_not_put_off_the_end_of_it_all() -> None:
     watch.enter("idle")
     for second in range(100, 400):
         clock.move_to(second)
-        watch.has_heard = True
+        watch.has_received = True
     assert not request.errors
     clock.move_to(400)
     assert [getattr(error, "phase", "") for error in request.errors] == ["total"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aish.errors import BadResponse, ConnectionLost, TooLarge, WireError
 from aish.net.http.client import HttpBounds, HttpClient
-from aish.net.http.response import AnswerParser
+from aish.net.http.response import ResponseParser
 from support.raw_server import Peer, Script, nothing_left, raw_server
 
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello world"
@@ -226,7 +226,7 @@ async def test_a_bad_chunk_after_good_ones_comes_after_them() -> None:
 )
 @pytest.mark.parametrize("size", [1, 700, 100_000])
 def test_everything_that_is_not_body_is_bounded(data: bytes, size: int) -> None:
-    parser = AnswerParser("origin", max_header_bytes=1024)
+    parser = ResponseParser("origin", max_header_bytes=1024)
     parser.begin(head_only=False)
     for start in range(0, len(data), size):
         parser.feed(data[start : start + size])
@@ -244,7 +244,7 @@ Outcome = tuple[int, str, list[tuple[str, str]], bool, bool, type[WireError] | N
 
 
 def parse(pieces: list[bytes], *, head_only: bool = False) -> Outcome:
-    parser = AnswerParser("origin", max_header_bytes=65536)
+    parser = ResponseParser("origin", max_header_bytes=65536)
     parser.begin(head_only=head_only)
     body = b""
     for piece in pieces:

@@ -74,7 +74,7 @@ async def test_a_rest_that_is_not_missed_ends_where_it_fails() -> None:
 
     async with raw_server(script) as proxy, through(proxy) as client, client.request("GET", URL) as response:
         assert await response.next_piece() == b"hel"
-        response.spare_rest(0.03)
+        response.make_rest_optional(0.03)
         assert await response.next_piece() == b""
 
 

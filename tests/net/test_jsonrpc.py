@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from aish.errors import BadResponse, ConnectionLost, ProcessError, TooLarge, UsageError, WireTimeout
 from aish.net.framing import ContentLengthFraming, Framing, NewlineFraming, Oversize
 from aish.net.jsonrpc import Peer, RpcError
-from aish.net.jsonrpc_message import decode_messages, encode_notification, encode_request, guess_answered, integer
+from aish.net.jsonrpc_message import (
+    decode_messages,
+    encode_notification,
+    encode_request,
+    guess_request_id,
+    parse_integer,
+)
 from support.eventually import eventually
 
 FRAMINGS = [NewlineFraming, ContentLengthFraming]
@@ -166,7 +172,7 @@ def test_a_message_that_cannot_be_written_is_refused() -> None:
     ("id", "number"), [(4, 4), ("4", 4), (4.0, 4), ("x", None), (4.5, None), (None, None), (True, None)]
 )
 def test_an_id_is_known_however_it_is_written(id: object, number: int | None) -> None:
-    assert integer(id) == number
+    assert parse_integer(id) == number
 
 
 @given(st.binary(max_size=200))
@@ -186,7 +192,7 @@ def test_any_bytes_at_all_are_messages_or_a_bad_response(data: bytes) -> None:
 def test_the_id_of_an_answer_is_told_from_its_ends_or_not_at_all(result: object, order: list[str], id: int) -> None:
     fields = {"id": id, "jsonrpc": "2.0", "result": result}
     line = json.dumps({key: fields[key] for key in order}).encode()
-    assert guess_answered(line, line) == id
+    assert guess_request_id(line, line) == id
 
 
 @pytest.mark.parametrize(
@@ -201,7 +207,7 @@ def test_the_id_of_an_answer_is_told_from_its_ends_or_not_at_all(result: object,
     ],
 )
 def test_the_id_is_not_guessed_where_it_is_not_certain(line: bytes) -> None:
-    assert guess_answered(line, line) is None
+    assert guess_request_id(line, line) is None
 
 
 # Requests
@@ -250,7 +256,7 @@ async def test_waiting_for_a_slot_counts_against_the_deadline() -> None:
 
 
 async def test_a_request_that_cannot_be_sent_in_time_is_not_reported_as_cancelled() -> None:
-    async with talking(cancelled=lambda id, method: ("cancelled", {"id": id})) as (peer, wire):
+    async with talking(cancel_notice=lambda id, method: ("cancelled", {"id": id})) as (peer, wire):
         wire.blocked = asyncio.Event()
         with pytest.raises(WireTimeout):
             await peer.request("m", {}, timeout_s=0.05)
@@ -260,7 +266,7 @@ async def test_a_request_that_cannot_be_sent_in_time_is_not_reported_as_cancelle
 
 
 async def test_a_cancelled_request_is_announced_by_the_hook() -> None:
-    async with talking(cancelled=lambda id, method: ("cancelled", {"id": id, "was": method})) as (peer, wire):
+    async with talking(cancel_notice=lambda id, method: ("cancelled", {"id": id, "was": method})) as (peer, wire):
         waiting = await asked(peer, wire)
         waiting.cancel()
         await eventually(lambda: len(wire.sent) == 2)

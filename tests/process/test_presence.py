@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.process.host_presence import BEAT_S, KIND, SILENT_S, Presence
+from aish.process.host_presence import BEAT_S, KIND, SILENT_S, HostPresence
 from aish.process.liveness import ProcessOwners
 from aish.storage.memory import MemoryStore
 from aish.types.records import Document
@@ -17,7 +17,7 @@ class Looker:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.store = MemoryStore()
-        self.presence = Presence(self.store, monotonic=lambda: self.now_s)
+        self.presence = HostPresence(self.store, monotonic=lambda: self.now_s)
 
     async def passes(self, seconds: float) -> None:
         """Time, with a beat now and then."""
@@ -57,7 +57,7 @@ async def test_a_process_nobody_ever_saw_is_given_time_before_it_is_taken_for_de
 
 
 async def test_nobody_is_taken_for_dead_before_the_first_look_or_while_the_store_cannot_be_read(looker: Looker) -> None:
-    assert Presence(MemoryStore()).is_alive(FAR)
+    assert HostPresence(MemoryStore()).is_alive(FAR)
     looker.now_s += 10 * SILENT_S
     assert looker.presence.is_alive(FAR)
 
@@ -71,8 +71,8 @@ async def test_a_process_of_this_host_is_looked_at_itself(looker: Looker) -> Non
 
 async def test_while_it_is_kept_others_can_see_it() -> None:
     store = MemoryStore()
-    presence = Presence(store)
-    async with presence.kept():
+    presence = HostPresence(store)
+    async with presence.announced():
 
         async def is_seen() -> bool:
             return await store.find(KIND, presence.me) is not None

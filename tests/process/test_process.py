@@ -323,7 +323,7 @@ async def test_the_guard_ends_what_has_a_mark_also_in_another_session() -> None:
     spec = ProcessSpec(("sh", "-c", "setsid sleep 599 & echo $!; wait"), env={"AISH_TEST_MARK": str(os.getpid())})
     async with ChildProcess.start(spec) as child:
         pid = int(await anext(aiter(child.stdout)))
-        guard.add(orphan_guard.marked(f"AISH_TEST_MARK={os.getpid()}"))
+        guard.add(orphan_guard.mark_target(f"AISH_TEST_MARK={os.getpid()}"))
         assert guard._pipe is not None
         os.close(guard._pipe)  # as when aish goes
         await asyncio.to_thread(os.waitpid, guard.pid, 0)

@@ -96,14 +96,14 @@ async def test_what_was_typed_and_not_read_can_be_taken_back_even_half_a_line() 
         await screen.shows(b"ready")
         pty.write(b"whole\nhal")
         await screen.shows(b"whole\r\nhal")  # the terminal's echo
-        assert pty.take_back_input() == b"whole\nhal"
-        assert pty.take_back_input() == b""
+        assert pty.take_unread_input() == b"whole\nhal"
+        assert pty.take_unread_input() == b""
 
 
 async def test_a_terminal_left_raw_is_mended_and_taste_is_left_alone() -> None:
     async with on_pty("bash", "-c", "stty raw -echo -ixon; echo set; read x; stty -a; sleep 60") as (pty, screen):
         await screen.shows(b"set")
-        pty.mend_modes()
+        pty.restore_line_modes()
         pty.write(b"\n")
         await screen.shows(b"echoke")
         words = screen.seen.split()

@@ -35,7 +35,7 @@ from aish.errors import AishError, UsageError
 from aish.frontends.runtime import CachedModel, ProcessEnvironment, Progress, UndoableEdit
 from aish.ports import Provider, Store, Toolset
 from aish.process.clock import SystemClock
-from aish.process.host_presence import Presence
+from aish.process.host_presence import HostPresence
 from aish.process.liveness import ProcessOwners
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
@@ -189,11 +189,11 @@ class Container:
 
     def _presence(self) -> AbstractAsyncContextManager[None]:
         """A database may be shared with other hosts, whose processes cannot be looked at."""
-        return self._owners.kept() if isinstance(self._owners, Presence) else nullcontext()
+        return self._owners.announced() if isinstance(self._owners, HostPresence) else nullcontext()
 
     @cached_property
     def _owners(self) -> ProcessOwners:
-        return Presence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
+        return HostPresence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         there = Container(msgspec.structs.replace(self.process_environment, cwd=folder), self.loaded)

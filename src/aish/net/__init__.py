@@ -1,1 +1,1 @@
-"""The transports: HTTP, lines, server-sent events, JSON-RPC. They know no model and no tool."""
+"""Transports: the HTTP client, lines, server-sent events, JSON-RPC. They know nothing of models or tools."""

@@ -1,4 +1,5 @@
-"""Small things done without anybody waiting for them: few at a time, each with a deadline, none outliving its owner."""
+"""Runs small tasks that nothing waits for: a bounded number at a time, each with a deadline, none outliving the
+owner."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from contextlib import suppress
 from aish.errors import AishError
 
 
-class Errands:
-    def __init__(self, *, at_once: int = 64, timeout_s: float = 5.0) -> None:
-        self._at_once = at_once
+class BackgroundTasks:
+    def __init__(self, *, max_tasks: int = 64, timeout_s: float = 5.0) -> None:
+        self._max_tasks = max_tasks
         self._timeout_s = timeout_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def run(self, do: Callable[[], Awaitable[None]]) -> bool:
-        """Whether it was taken on. It may fail with an AishError, and nobody will know."""
-        if self._closed or len(self._tasks) >= self._at_once:
+        """Starts a task. Whether there was room for it. An AishError that it raises is ignored."""
+        if self._closed or len(self._tasks) >= self._max_tasks:
             return False
         task = asyncio.get_running_loop().create_task(self._quietly(do))
         self._tasks.add(task)
@@ -26,7 +27,7 @@ class Errands:
         return True
 
     def cancel(self) -> None:
-        """End what runs, and take on nothing more."""
+        """Cancels all tasks and accepts no more."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""Many deadlines and one timer, which looks at all of them a few times a second.
+"""Checks many deadlines with one timer, a few times a second.
 
-Nearly every deadline is gone before it is due. A timer of the loop's own for each costs more to set and to take back
-than the rest of a small request does; to join a sweep costs nothing. So it is for deadlines of a second or more, where
-a quarter of one does not matter.
+Nearly every deadline is cancelled before it is due. A timer of the event loop for each of them costs more to set and to
+cancel than the rest of a small request; joining a shared timer costs nothing. It serves deadlines of a second or more,
+for which a quarter of a second does not matter.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from weakref import WeakKeyDictionary, ref
 PERIOD_S = 0.25
 
 
-class Watched(Protocol):
-    def look(self, now_s: float) -> None:
-        """Called every so often, by the loop's time, while it is in the sweep."""
+class HasDeadlines(Protocol):
+    def check_deadlines(self, now_s: float) -> None:
+        """Called in every period with the time of the event loop."""
 
 
-class Sweep:
+class DeadlineTimer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = ref(loop)  # neither the loop itself nor a timer, which holds it: both would be kept for ever
-        self._watched: set[Watched] = set()
+        self._loop = ref(loop)  # weak, and no timer handle: both would keep the loop alive
+        self._watched: set[HasDeadlines] = set()
         self._has_timer = False
 
-    def add(self, watched: Watched) -> None:
+    def add(self, watched: HasDeadlines) -> None:
         self._watched.add(watched)
         if not self._has_timer:
             self._set_timer()
 
-    def discard(self, watched: Watched) -> None:
+    def discard(self, watched: HasDeadlines) -> None:
         self._watched.discard(watched)
 
     def _set_timer(self) -> asyncio.AbstractEventLoop:
         loop = self._loop()
-        assert loop is not None, "only a loop that runs has something to look at"
+        assert loop is not None, "only a running loop has deadlines"
         loop.call_later(PERIOD_S, self._run)
         self._has_timer = True
         return loop
@@ -46,15 +46,15 @@ class Sweep:
             return
         now_s = self._set_timer().time()
         for watched in list(self._watched):
-            watched.look(now_s)
+            watched.check_deadlines(now_s)
 
 
-_sweeps: WeakKeyDictionary[asyncio.AbstractEventLoop, Sweep] = WeakKeyDictionary()
+_timers: WeakKeyDictionary[asyncio.AbstractEventLoop, DeadlineTimer] = WeakKeyDictionary()
 
 
-def sweep_of(loop: asyncio.AbstractEventLoop) -> Sweep:
-    """The one of this loop. Ask once and keep it."""
-    sweep = _sweeps.get(loop)
-    if sweep is None:
-        sweep = _sweeps[loop] = Sweep(loop)
-    return sweep
+def get_deadline_timer(loop: asyncio.AbstractEventLoop) -> DeadlineTimer:
+    """The timer of this loop. Callers ask once and keep it."""
+    timer = _timers.get(loop)
+    if timer is None:
+        timer = _timers[loop] = DeadlineTimer(loop)
+    return timer

@@ -1,8 +1,8 @@
-"""Messages out of a byte stream that arrives in any pieces, framed by newlines (MCP) or by Content-Length (LSP).
+"""Splits a byte stream into messages, framed by newlines (MCP) or by Content-Length (LSP).
 
-Both readers live through anything: what is too long is thrown away as it arrives, with its two ends kept so that one
-may still tell whose it was, and reading goes on at the next message. Time is linear in what is fed; what is held is
-never more than the bound plus one feed.
+No input makes a reader fail. A message that is too long is discarded while it arrives, except for its two ends, from
+which its id may still be read; reading continues with the next message. Time is linear in the input, and memory is
+bounded by the limit plus one feed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Protocol
 import msgspec
 
 DEFAULT_MAX_BYTES = 8 * 1024 * 1024  # a screenshot in base64 fits; a runaway server cannot fill memory
-END_BYTES = 4096  # kept of each end of what was too long: an id is within the first or last hundred bytes
+END_BYTES = 4096  # kept of each end of a discarded message: an id is within the first or last hundred bytes
 _MAX_HEADER_BYTES = 8192
 _LENGTH = re.compile(rb"^content-length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
 _HEADERS_END = re.compile(rb"\r?\n\r?\n")
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """What is left of a message that was too long."""
+    """The ends of a message that was too long."""
 
     head: bytes
     tail: bytes
@@ -28,17 +28,17 @@ class Oversize(msgspec.Struct, frozen=True):
 
 
 class Framing(Protocol):
-    garbage: int  # pieces between messages that were no message
+    garbage: int  # counts pieces between messages that were no message
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The messages that `data` completes."""
 
     def frame(self, body: bytes) -> bytes:
-        """One message as it goes on the wire. `body` is JSON."""
+        """Encodes one message for the wire. `body` is JSON."""
 
 
-class _Discarded:
-    """A message being thrown away."""
+class _DiscardedMessage:
+    """A message that is discarded while it arrives."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -51,19 +51,19 @@ class _Discarded:
             self._head += data[: END_BYTES - len(self._head)]
         self._tail = (self._tail + data[-END_BYTES:])[-END_BYTES:]
 
-    def remains(self) -> Oversize:
+    def ends(self) -> Oversize:
         return Oversize(self._head, self._tail, self.size)
 
 
 class NewlineFraming:
-    """One message per line. Empty lines are nothing."""
+    """One message per line. Empty lines are skipped."""
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self.garbage = 0
         self._max_bytes = max_bytes
-        self._held: list[bytes] = []
-        self._held_bytes = 0
-        self._discarded: _Discarded | None = None
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._discarded: _DiscardedMessage | None = None
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         *lines, rest = data.split(b"\n")
@@ -73,7 +73,7 @@ class NewlineFraming:
             if message:
                 messages.append(message)
         if rest:
-            self._hold(rest)
+            self._add(rest)
         return messages
 
     def frame(self, body: bytes) -> bytes:
@@ -83,30 +83,30 @@ class NewlineFraming:
         return body + b"\n"
 
     def _complete(self, line: bytes) -> bytes | Oversize:
-        if self._held_bytes or self._discarded is not None:
-            self._hold(line)
+        if self._pending_bytes or self._discarded is not None:
+            self._add(line)
             if self._discarded is not None:
-                remains, self._discarded = self._discarded.remains(), None
-                return remains
-            line = b"".join(self._held)
-            self._held.clear()
-            self._held_bytes = 0
+                ends, self._discarded = self._discarded.ends(), None
+                return ends
+            line = b"".join(self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
         elif len(line) > self._max_bytes:
             return Oversize(line[:END_BYTES], line[-END_BYTES:], len(line))
         return line.strip(b"\r \t")
 
-    def _hold(self, piece: bytes) -> None:
+    def _add(self, piece: bytes) -> None:
         if self._discarded is not None:
             self._discarded.add(piece)
             return
-        self._held.append(piece)
-        self._held_bytes += len(piece)
-        if self._held_bytes > self._max_bytes:
-            self._discarded = _Discarded()
-            for held in self._held:
-                self._discarded.add(held)
-            self._held.clear()
-            self._held_bytes = 0
+        self._pending.append(piece)
+        self._pending_bytes += len(piece)
+        if self._pending_bytes > self._max_bytes:
+            self._discarded = _DiscardedMessage()
+            for pending in self._pending:
+                self._discarded.add(pending)
+            self._pending.clear()
+            self._pending_bytes = 0
 
 
 class ContentLengthFraming:
@@ -118,7 +118,7 @@ class ContentLengthFraming:
         self._header = b""
         self._body: list[bytes] = []
         self._missing = 0  # bytes of the body still to come
-        self._discarded: _Discarded | None = None
+        self._discarded: _DiscardedMessage | None = None
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         messages: list[bytes | Oversize] = []
@@ -133,20 +133,20 @@ class ContentLengthFraming:
         return b"Content-Length: %d\r\n\r\n" % len(body) + body
 
     def _take_header(self, data: bytes, at: int) -> int:
-        """Returns where the header ends."""
+        """Parses a header. Returns the offset of its end."""
         end = _HEADERS_END.search(data, at)
         if end is None:
             self._header = data[at:]
             if len(self._header) > _MAX_HEADER_BYTES:
                 self.garbage += 1
-                self._header = self._header[-64:]  # the beginning of a header may be at the end of the garbage
+                self._header = self._header[-64:]  # the garbage may end in the beginning of a header
             return len(data)
-        lengths = _LENGTH.findall(data[at : end.start()])  # a slice, so that its beginning is the beginning of a line
+        lengths = _LENGTH.findall(data[at : end.start()])  # a slice, so that its start matches as a line start
         if not lengths:
             self.garbage += 1
             return end.end()
         self._missing = int(lengths[-1])
-        self._discarded = _Discarded() if self._missing > self._max_bytes else None
+        self._discarded = _DiscardedMessage() if self._missing > self._max_bytes else None
         return end.end()
 
     def _take_body(self, data: bytes, at: int, messages: list[bytes | Oversize]) -> int:
@@ -157,7 +157,7 @@ class ContentLengthFraming:
         else:
             self._body.append(piece)
         if not self._missing:
-            messages.append(self._discarded.remains() if self._discarded is not None else b"".join(self._body))
+            messages.append(self._discarded.ends() if self._discarded is not None else b"".join(self._body))
             self._body.clear()
             self._discarded = None
         return at + len(piece)

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 messages: strict in what is written, lenient in what is read.
+"""JSON-RPC 2.0 messages: encodes strictly, decodes leniently.
 
-Params and results stay raw JSON, so reading a message costs one pass and whoever wants the content decodes it with a
-type of their own.
+Params and results stay raw JSON: reading a message takes one pass, and the consumer decodes the content with its own
+type.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-MAX_BATCH = 1000  # batches were only ever in one revision of MCP, and small
+MAX_BATCH = 1000  # only one revision of MCP has batches, and they are small
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_MAX_MESSAGE_CHARS = 500  # of an error's own words: enough to understand it, too little to flood a screen
+_MAX_MESSAGE_CHARS = 500  # of an error message of the peer
 
 NO_RAW = msgspec.Raw(b"")
 _NULL = msgspec.Raw(b"null")
 
-# An answer has its id right at its start or at its very end: a quote inside a string would be escaped, and a value
-# further in would be followed by more than one closing brace. Compiled by `re` when first used: few need them.
+# Find the id of a response at its very start or end. A quote inside a string would be escaped, and a value further
+# inside would be followed by more than one closing brace. `re` compiles them on first use.
 _VERSION = rb'"jsonrpc"\s*:\s*"[^"]{0,8}"\s*'
 _ID = rb'"id"\s*:\s*("[^"\\]{1,64}"|-?\d{1,18}(?:\.0)?)\s*'
 _ANSWER = rb'"(?:result|error)"\s*:'
@@ -38,7 +38,7 @@ _ID_LAST = rb",\s*" + _ID + rb"(?:,\s*" + _VERSION + rb")?\}\s*\Z"
 
 
 class RpcError(WireError):
-    """The peer answered with a JSON-RPC error, or we want to answer with one."""
+    """A JSON-RPC error: of the peer's response, or for our own."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class RpcError(WireError):
 
 
 class Message(msgspec.Struct):
-    """What came in. Which kind it is shows by what is set; `id` may be of any type."""
+    """A received message. Its kind follows from the fields that are set; `id` may be of any type."""
 
     id: Any = None
     method: Any = None
@@ -56,13 +56,13 @@ class Message(msgspec.Struct):
     error: msgspec.Raw = NO_RAW
 
     @property
-    def is_answer(self) -> bool:
+    def is_response(self) -> bool:
         return self.method is None
 
-    def answer(self) -> msgspec.Raw:
-        """The result. RpcError if there is an error instead, BadResponse if there is neither."""
+    def get_result(self) -> msgspec.Raw:
+        """The result. Raises RpcError if there is an error instead, BadResponse if there is neither."""
         if self.error and self.error != _NULL:
-            raise read_error(self.error)
+            raise _parse_error(self.error)
         if not self.result:
             raise BadResponse("the answer has neither a result nor an error")
         return self.result
@@ -123,7 +123,7 @@ def _encoded(message: msgspec.Struct) -> bytes:
 
 
 def decode_messages(data: bytes) -> list[Message]:
-    """One message, or the members of a batch that are messages. BadResponse for what is no JSON-RPC at all."""
+    """One message, or the valid members of a batch. Raises BadResponse for input that is no JSON-RPC at all."""
     try:
         if data[:1] != b"[":
             return [_decode(data)]
@@ -141,21 +141,21 @@ def decode_messages(data: bytes) -> list[Message]:
     return messages
 
 
-def read_error(raw: msgspec.Raw) -> RpcError:
-    """Whatever stands where an error object should."""
+def _parse_error(raw: msgspec.Raw) -> RpcError:
+    """The error of a response, whatever its form."""
     try:
         error = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return RpcError(INTERNAL_ERROR, "an error that cannot be read")
     if not isinstance(error, dict):
         return RpcError(INTERNAL_ERROR, str(error)[:_MAX_MESSAGE_CHARS])
-    code = integer(error.get("code"))
+    code = parse_integer(error.get("code"))
     text = str(error.get("message", ""))[:_MAX_MESSAGE_CHARS]
     return RpcError(INTERNAL_ERROR if code is None else code, text, error.get("data"))
 
 
-def integer(value: object) -> int | None:
-    """A whole number, however the peer writes it: `4`, `"4"` or `4.0`."""
+def parse_integer(value: object) -> int | None:
+    """A whole number in any notation: `4`, `"4"` or `4.0`. None for anything else."""
     if type(value) is int:
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value):
@@ -165,11 +165,11 @@ def integer(value: object) -> int | None:
     return None
 
 
-def guess_answered(head: bytes, tail: bytes) -> int | None:
-    """Which request an answer belongs to that cannot be decoded, from its two ends; None if that is not certain."""
+def guess_request_id(head: bytes, tail: bytes) -> int | None:
+    """The id of a response that cannot be decoded, read from its two ends; None if it is not certain."""
     found = re.match(_ID_FIRST, head[:END_BYTES])
     if found is None and re.match(_ANSWER_FIRST, head[:END_BYTES]):
         found = re.search(_ID_LAST, tail[-END_BYTES:])
     if found is None:
         return None
-    return integer(found.group(1).strip(b'"').removesuffix(b".0").decode())
+    return parse_integer(found.group(1).strip(b'"').removesuffix(b".0").decode())

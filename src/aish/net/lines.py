@@ -1,7 +1,7 @@
-"""Lines and server-sent events out of a byte stream that arrives in any pieces.
+"""Splits a byte stream into lines or server-sent events.
 
-Works on bytes, so a character cut in two is nobody's concern here. Time is linear in what is fed, and what is held is
-never more than the bound plus one feed.
+Works on bytes, so characters may be cut between two pieces. Time is linear in the input, and memory is bounded by the
+limit plus one feed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from aish.errors import TooLarge
 
 _BOM = b"\xef\xbb\xbf"
-_MAX_RETRY_DIGITS = 10  # four months in milliseconds; int() of a megabyte of digits would take a while
+_MAX_RETRY_DIGITS = 10  # four months in milliseconds; int() is slow for very long numbers
 
 
 class LineReader:
@@ -21,42 +21,45 @@ class LineReader:
 
     def __init__(self, max_line_bytes: int) -> None:
         self._max_bytes = max_line_bytes
-        self._held = bytearray()
+        self._pending = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes. After TooLarge the reader starts anew at the next feed."""
+        """The lines that `data` completes. After TooLarge the reader starts again with the next feed."""
         *lines, rest = data.split(b"\n")
         if lines:
-            if self._held:
-                lines[0] = bytes(self._held + lines[0])
-                self._held.clear()
+            if self._pending:
+                lines[0] = bytes(self._pending + lines[0])
+                self._pending.clear()
             if b"\r" in data or lines[0].endswith(b"\r"):
                 lines = [line.removesuffix(b"\r") for line in lines]
             if max(map(len, lines)) > self._max_bytes:
                 self._refuse()
         if rest:
-            self._held += rest
-            self._check_held()
+            self._pending += rest
+            self._check_pending()
         return lines
 
     def finish(self) -> list[bytes]:
-        """What is left: one line that was not ended, or none."""
-        lines = [bytes(self._held).removesuffix(b"\r")] if self._held else []
-        self._held.clear()
+        """The last line if it was not ended, or no line."""
+        lines = [bytes(self._pending).removesuffix(b"\r")] if self._pending else []
+        self._pending.clear()
         return lines
 
-    def _check_held(self) -> None:
-        # A carriage return at the very end may belong to the line's end rather than to the line.
-        if len(self._held) > self._max_bytes and len(self._held) - self._held.endswith(b"\r") > self._max_bytes:
+    def _check_pending(self) -> None:
+        # A carriage return at the very end may be part of the line end.
+        if (
+            len(self._pending) > self._max_bytes
+            and len(self._pending) - self._pending.endswith(b"\r") > self._max_bytes
+        ):
             self._refuse()
 
     def _refuse(self) -> NoReturn:
-        self._held.clear()
+        self._pending.clear()
         raise TooLarge(f"a line is longer than {self._max_bytes} bytes")
 
 
 class SseEvent(msgspec.Struct, frozen=True, gc=False):
-    """`event` is "message" where the stream names none, `id` the last one it gave, `retry` in milliseconds."""
+    """`event` is "message" if the stream names none, `id` the last one given, `retry` in milliseconds."""
 
     event: str
     data: bytes
@@ -65,33 +68,37 @@ class SseEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class SseReader:
-    """Server-sent events (WHATWG HTML, 9.2), where a last event without its blank line counts as well.
+    """Reads server-sent events (WHATWG HTML, 9.2). A last event without its blank line is accepted, too.
 
-    The bound is on everything between two blank lines, comments included.
+    The bound applies to everything between two blank lines, including comments.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max_bytes = max_event_bytes
-        self._held = bytearray()  # an event that has not ended; only `\n` ends lines in it
+        self._pending = bytearray()  # an incomplete event, with line ends unified to `\n`
         self._skip_lf = False  # the last feed ended in `\r`
         self._at_start = True
         self._last_id = ""
 
     @property
-    def is_between(self) -> bool:
-        """Whether what comes next begins an event."""
-        return not self._held and not self._skip_lf
+    def is_between_events(self) -> bool:
+        """Whether the next byte begins an event."""
+        return not self._pending and not self._skip_lf
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events that `data` completes. After TooLarge the reader starts anew at the next feed."""
+        """The events that `data` completes. After TooLarge the reader starts again with the next feed."""
         if self._skip_lf or b"\r" in data:
             data = self._unify_line_ends(data)
         return self._read_blocks(self._split(data))
 
     def feed_data(self, data: bytes) -> list[bytes]:
-        """Only what they hold, for streams whose events have no names: nearly every read is of whole events of one line
-        each, all of the same kind."""
-        if not (self._skip_lf or b"\r" in data or self._held) and data.startswith(b"data: ") and data.endswith(b"\n\n"):
+        """The data of the events that `data` completes, for streams whose events have no names. Fast for the usual read
+        of complete events of one line each."""
+        if (
+            not (self._skip_lf or b"\r" in data or self._pending)
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+        ):
             values = data[6:-2].split(b"\n\ndata: ")
             if data.count(b"\n") == 2 * len(values) and len(data) <= self._max_bytes:
                 self._at_start = False
@@ -113,10 +120,10 @@ class SseReader:
         return events
 
     def finish(self) -> list[SseEvent]:
-        """The event that the end of the stream cut off from its blank line, if it has data."""
+        """The last event, if the stream ended without its blank line and it has data."""
         self._skip_lf = False
-        events = self.feed(b"\n\n") if self._held else []
-        self._held.clear()
+        events = self.feed(b"\n\n") if self._pending else []
+        self._pending.clear()
         return events
 
     def _unify_line_ends(self, data: bytes) -> bytes:
@@ -129,36 +136,36 @@ class SseReader:
         return data
 
     def _split(self, data: bytes) -> list[bytes]:
-        """The blocks that `data` completes; what follows them is held. A line end held may be half of a blank line."""
+        """The blocks that `data` completes; the rest stays pending. A pending line end may be half of a blank line."""
         completed: list[bytes] = []
-        held = self._held
-        if held and data:
-            if held.endswith(b"\n") and data.startswith(b"\n"):
-                completed.append(bytes(held[:-1]))
+        pending = self._pending
+        if pending and data:
+            if pending.endswith(b"\n") and data.startswith(b"\n"):
+                completed.append(bytes(pending[:-1]))
                 data = data[1:]
-                held.clear()
+                pending.clear()
             elif (end := data.find(b"\n\n")) >= 0:
-                completed.append(bytes(held + data[:end]))
+                completed.append(bytes(pending + data[:end]))
                 data = data[end + 2 :]
-                held.clear()
-        if held:
-            held += data
+                pending.clear()
+        if pending:
+            pending += data
         else:
             *blocks, rest = data.split(b"\n\n")
             completed += blocks
-            held += rest
-        self._check(completed)
+            pending += rest
+        self._check_size(completed)
         return completed
 
-    def _check(self, completed: list[bytes]) -> None:
-        held = self._held
-        if len(held) > self._max_bytes and len(held) - held.endswith(b"\n") > self._max_bytes:
+    def _check_size(self, completed: list[bytes]) -> None:
+        pending = self._pending
+        if len(pending) > self._max_bytes and len(pending) - pending.endswith(b"\n") > self._max_bytes:
             self._refuse()
         if completed and max(map(len, completed)) > self._max_bytes:
             self._refuse()
 
     def _refuse(self) -> NoReturn:
-        self._held.clear()
+        self._pending.clear()
         raise TooLarge(f"an event is larger than {self._max_bytes} bytes")
 
     def _parse(self, block: bytes) -> SseEvent | None:

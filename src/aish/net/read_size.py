@@ -1,7 +1,7 @@
-"""How much an event loop reads at once.
+"""Limits how much an event loop reads at once.
 
-asyncio asks for 256 KiB every time. For so much glibc maps fresh memory, and unmaps it after the read: 16 µs, half of
-what a whole small message costs otherwise. 64 KiB come from memory at hand, and are all that a pipe holds.
+asyncio reads up to 256 KiB. For such a buffer glibc maps new memory and unmaps it after each read, which takes 16 µs:
+half of the cost of a small message. Buffers of 64 KiB come from free memory, and a pipe holds no more than that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 READ_BYTES = 64 * 1024
 
 
-def read_little(transport: asyncio.BaseTransport) -> None:
-    """Where it can be set: on asyncio's own transports for sockets and pipes, not for TLS and not with other loops."""
+def limit_read_size(transport: asyncio.BaseTransport) -> None:
+    """Works on asyncio's own transports for sockets and pipes; does nothing for TLS and for other event loops."""
     if hasattr(transport, "max_size"):
         transport.max_size = READ_BYTES

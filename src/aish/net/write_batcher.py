@@ -1,12 +1,11 @@
-"""What is written to several connections in one round of the event loop, written together at the end of it.
+"""Batches writes to several connections in one iteration of the event loop, and writes them together at its end.
 
-To write wakes whoever reads, and to wake a process that sleeps costs more than all else about a small write. Of several
-that follow each other at once only the first pays for it: the reader is still awake at the others. Who has the loop to
-itself is not kept waiting.
+A write wakes the process that reads, and waking a sleeping process costs more than the rest of a small write. Of
+several writes in a row only the first pays for it: the reader is still awake at the others. With a single active
+request nothing is delayed.
 
-Life: what is put is written before anything that is scheduled afterwards runs. What arrives from outside may be handled
-before it: whoever ends a connection, or writes to it past the outbox, there flushes first. For a transport that closes
-meanwhile nothing is kept.
+A batched write happens before any callback that is scheduled afterwards. Code that closes a connection, or writes to it
+directly, flushes first. Data for a transport that closes in the meantime is dropped.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from weakref import WeakKeyDictionary, ref
 log = logging.getLogger(__name__)
 
 
-class Outbox:
+class WriteBatcher:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = ref(loop)  # as in `deadlines`
         self._waiting: list[tuple[asyncio.WriteTransport, bytes]] = []
-        self.flushed = 0  # how often: what was put since the last time is not written yet
-        self.at_work = 0  # requests of a server's clients that are being answered; counted by whoever does
+        self.flush_count = 0  # data put since the last flush is not written yet
+        self.active_requests = 0  # requests of a server's clients that are being answered; the server counts them
 
     def put(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         self._waiting.append((transport, data))
-        if self.at_work < 2:
+        if self.active_requests < 2:
             self.flush()
         elif len(self._waiting) == 1:
             loop = self._loop()
-            assert loop is not None, "only a loop that runs has something to write"
+            assert loop is not None, "only a running loop writes"
             loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Now. Nothing happens where nothing waits. What cannot be written keeps nothing from the others."""
+        """Writes everything that waits. A failing transport does not affect the others."""
         waiting, self._waiting = self._waiting, []
-        self.flushed += 1
+        self.flush_count += 1
         for transport, data in waiting:
             if not transport.is_closing():
                 try:
@@ -47,12 +46,12 @@ class Outbox:
                     transport.abort()
 
 
-_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+_batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, WriteBatcher] = WeakKeyDictionary()
 
 
-def outbox_of(loop: asyncio.AbstractEventLoop) -> Outbox:
-    """The one of this loop. Ask once and keep it."""
-    outbox = _outboxes.get(loop)
-    if outbox is None:
-        outbox = _outboxes[loop] = Outbox(loop)
-    return outbox
+def get_write_batcher(loop: asyncio.AbstractEventLoop) -> WriteBatcher:
+    """The batcher of this loop. Callers ask once and keep it."""
+    batcher = _batchers.get(loop)
+    if batcher is None:
+        batcher = _batchers[loop] = WriteBatcher(loop)
+    return batcher

@@ -1,1 +1,1 @@
-"""Child processes, pseudo-terminals and clocks: everything that starts or watches a process."""
+"""Starts and watches processes: child processes, pseudo-terminals, liveness; and the clock."""

@@ -1,20 +1,20 @@
-"""The owner of a child process. Nothing else in aish starts one.
+"""Owns a child process. No other module of aish starts one that lasts.
 
     async with ChildProcess.start(ProcessSpec(argv=("server", "--stdio"), name="files")) as child:
         await child.write(b"...")
         async for piece in child.stdout: ...
 
-A child lives in a session and process group of its own, with little environment, its stderr always drained. Leaving
-the context closes its stdin, waits, sends SIGTERM to the group, waits, sends SIGKILL to the group; also when its leader
-went long ago and left others behind, also when we are cancelled. Every wait has an end. If aish itself is killed,
-`process_guard` kills the group. Children are started from the event loop's thread only (see there why).
+A child has its own session and process group, a minimal environment, and its stderr is always drained. Leaving the
+context closes its stdin, waits, sends SIGTERM to the group, waits, and sends SIGKILL to the group; also if the leader
+has ended and left other processes behind, and also if we are cancelled. Every wait is bounded. If aish itself is
+killed, `orphan_guard` kills the group. Children are started from the thread of the event loop only (`orphan_guard` says
+why).
 
-A child on a terminal may be a shell that puts every job into a group of its own: there it is the session that is ended,
-by SIGHUP first, and what asked to be left alone (`nohup`) is left alone where the spec has `spares_hangup`, as are the
-groups in `spared`.
+A child on a terminal may be a shell that puts each job into a group of its own. There the whole session is ended, with
+SIGHUP first. Processes that ignore SIGHUP (`nohup`) are spared if the spec says `spares_hangup`, and so are the groups
+given to `spare_groups`.
 
-Known limit: a group is remembered by number. The number stays taken as long as anyone is in the group, so it could only
-be somebody else's if the whole group went and the kernel came round to it again before we left the context.
+Known limit: a group is identified by its number. The number is reused only after all processes of the group have ended.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ import msgspec
 from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
 from aish.process import descendants, orphan_guard
 from aish.process.pipes import STDIN, ByteStream, ChildPipes, StderrRing
-from aish.process.spawn import start
+from aish.process.spawn import spawn_child
 from aish.process.spec import POSIX, ProcessSpec, child_environment, spawn_failed
 
 __all__ = ["ChildProcess", "Completed", "ProcessSpec", "run"]
 
-_KILL_WAIT_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a driver: then we leave it behind
+_KILL_WAIT_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a driver: then it is abandoned
 _POLL_S = 0.01
-_LADDER = (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM) if POSIX else ()
-_FOREVER_S = 86_400.0
+_END_SIGNALS = (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM) if POSIX else ()
+_NO_TIMEOUT_S = 86_400.0
 
 
 class ChildProcess:
-    """A running child; made by `start`."""
+    """A running child. Create it with `start`."""
 
     def __init__(self, spec: ProcessSpec, transport: asyncio.SubprocessTransport, pipes: ChildPipes) -> None:
         self.spec = spec
@@ -53,14 +53,14 @@ class ChildProcess:
         self._pipes = pipes
         self._stdin = transport.get_pipe_transport(STDIN)
         self._released = False
-        self.spared: frozenset[int] = frozenset()  # groups of a terminal's session that are not ended with it
-        self._watched = str(self.pid)
+        self._spared_groups: frozenset[int] = frozenset()
+        self._guarded = [str(self.pid)]
         if spec.terminal is not None:
-            self._watched = orphan_guard.session(self.pid, spares_hangup=spec.spares_hangup)
-        orphan_guard.watch(self._watched)
-        self._watched_mark = orphan_guard.marked(spec.mark)
+            self._guarded = [orphan_guard.session_target(self.pid, spares_hangup=spec.spares_hangup)]
         if spec.mark:
-            orphan_guard.watch(self._watched_mark)
+            self._guarded.append(orphan_guard.mark_target(spec.mark))
+        for target in self._guarded:
+            orphan_guard.watch(target)
 
     @classmethod
     @asynccontextmanager
@@ -70,7 +70,7 @@ class ChildProcess:
         try:
             yield child
         finally:
-            await child._finish()
+            await child._end()
 
     def __repr__(self) -> str:
         return f"<ChildProcess {self.spec.title!r} pid={self.pid} returncode={self.returncode}>"
@@ -82,31 +82,31 @@ class ChildProcess:
 
     @property
     def stdout(self) -> ByteStream:
-        """Pieces of bytes for one consumer; ends when the child's does, or soon after its exit."""
+        """The output for one consumer. It ends when the child closes it, or soon after the child's exit."""
         return self._pipes.stdout
 
     def stderr_tail(self) -> str:
         return self._pipes.ring.tail()
 
     async def wait(self) -> int:
-        """Until it has exited and its stderr is in the ring."""
+        """Waits until it has exited and its stderr is read. Returns the exit code."""
         await self._pipes.exited.wait()
         if self._pipes.stdout.ended:
             await self._pipes.drained.wait()
-        else:  # whoever reads stdout may be slow; the ring needs only a moment
-            await _within(ChildPipes.LINGER_S, self._pipes.drained.wait())
+        else:  # the consumer of stdout may be slow, so it is not waited for
+            await _wait_at_most(ChildPipes.LINGER_S, self._pipes.drained.wait())
         code = self.returncode
         assert code is not None
         return code
 
     async def write(self, data: bytes, *, timeout_s: float = 30.0) -> None:
-        """Whole or not at all among concurrent writers. After WireTimeout the rest is still queued: end the child."""
+        """Writes to stdin. Concurrent writes do not mix. After WireTimeout the rest is still queued: end the child."""
         self._check_writable()
         assert isinstance(self._stdin, asyncio.WriteTransport)
         if self._pipes.writable.is_set():
             self._stdin.write(data)
             if self._pipes.writable.is_set():
-                return  # the usual case, without the price of a deadline
+                return  # the usual case, which needs no timer
             data = b""
         try:
             async with asyncio.timeout(timeout_s):
@@ -126,7 +126,7 @@ class ChildProcess:
             raise ProcessError(f"{self.spec.title} has closed its input")
 
     def exit_error(self) -> ProcessExited:
-        """What to raise when it went although it was needed."""
+        """The error to raise if it has exited while it was needed."""
         code = self.returncode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
         return ProcessExited(f"{self.spec.title} {how}", code=code, stderr_tail=self.stderr_tail())
@@ -136,25 +136,30 @@ class ChildProcess:
             self._stdin.close()
 
     def _hang_up(self) -> None:
-        """What a terminal does that goes away; a stopped job hears it once it runs again."""
+        """Does what a closing terminal does. SIGCONT lets stopped jobs receive the SIGHUP."""
         if self.spec.terminal is not None and self._signal(signal.SIGHUP):
             self._signal(signal.SIGCONT)
 
+    def spare_groups(self, groups: frozenset[int]) -> None:
+        """Sets the groups of the session that are not ended with it."""
+        self._spared_groups = groups
+
     def kill(self) -> None:
-        """SIGKILL to the whole group, now."""
+        """Sends SIGKILL to the whole group."""
         self._signal(signal.SIGKILL if POSIX else 9)
 
     def _signal_descendants(self, number: int) -> None:
-        """Before the child itself, which adopts what they leave. Once it has gone only the mark leads to them."""
-        lives = not self._pipes.exited.is_set()
+        """Signals descendants before the child, which adopts their orphans. Once the child has exited, only the mark
+        finds them."""
+        is_running = not self._pipes.exited.is_set()
         if number == signal.SIGKILL:
-            descendants.kill_descendants(self.pid if lives else None, self.spec.mark)
-        elif number and lives:
+            descendants.kill_descendants(self.pid if is_running else None, self.spec.mark)
+        elif number and is_running:
             descendants.signal_descendants(self.pid, number)
 
     async def end_descendants(self) -> None:
-        """All that came from it, while it lives on itself. It needs a mark."""
-        for number in _LADDER:
+        """Ends all descendants; the child itself keeps running. The spec must have a mark."""
+        for number in _END_SIGNALS:
             descendants.signal_descendants(self.pid, number)
         for _ in range(int(self.spec.term_wait_s / _POLL_S)):
             if not descendants.signal_descendants(self.pid, 0):
@@ -162,9 +167,9 @@ class ChildProcess:
             await asyncio.sleep(_POLL_S)
         descendants.kill_descendants(self.pid, self.spec.mark)
 
-    async def _finish(self) -> None:
-        """The kill ladder in a task of its own, so that being cancelled can hurry it but not skip it."""
-        ending = asyncio.ensure_future(self._descend())
+    async def _end(self) -> None:
+        """Ends the group in a separate task: a cancellation can hurry that, but not skip it."""
+        ending = asyncio.ensure_future(self._end_group())
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
@@ -172,18 +177,18 @@ class ChildProcess:
             await asyncio.wait({ending}, timeout=2 * _KILL_WAIT_S)
             raise
 
-    async def _descend(self) -> None:
+    async def _end_group(self) -> None:
         try:
             self.close_stdin()
             self._hang_up()
-            await _within(self.spec.close_wait_s, self._pipes.exited.wait())
+            await _wait_at_most(self.spec.close_wait_s, self._pipes.exited.wait())
             if self._signal(signal.SIGTERM):
-                await _within(self.spec.term_wait_s, self._group_gone())
+                await _wait_at_most(self.spec.term_wait_s, self._wait_for_group())
         finally:
             self.kill()
             await self._reap()
 
-    async def _group_gone(self) -> None:
+    async def _wait_for_group(self) -> None:
         await self._pipes.exited.wait()
         while self._signal(0):
             if POSIX:
@@ -192,28 +197,29 @@ class ChildProcess:
 
     async def _reap(self) -> None:
         try:
-            await _within(_KILL_WAIT_S, self._pipes.exited.wait())
-            await _within(ChildPipes.LINGER_S, self._pipes.drained.wait())
+            await _wait_at_most(_KILL_WAIT_S, self._pipes.exited.wait())
+            await _wait_at_most(ChildPipes.LINGER_S, self._pipes.drained.wait())
         finally:  # also when the loop is being torn down
             self._release()
-        await _within(_KILL_WAIT_S, self._pipes.closed.wait())
+        await _wait_at_most(_KILL_WAIT_S, self._pipes.closed.wait())
 
     def _release(self) -> None:
-        self._released = True  # from here on the group's number may become somebody else's
+        self._released = True  # from here on the number of the group may be reused
         self._transport.close()
-        orphan_guard.forget(self._watched)
-        if self.spec.mark:
-            orphan_guard.forget(self._watched_mark)
+        for target in self._guarded:
+            orphan_guard.unwatch(target)
 
     def _signal(self, number: int) -> bool:
-        """Whether anyone was there to get it."""
+        """Whether a process received the signal."""
         if self._released:
             return False
         if POSIX:
             if self.spec.mark:
                 self._signal_descendants(number)
             if self.spec.terminal is not None:
-                return orphan_guard.signal_session(self.pid, number, self.spared, spares_hangup=self.spec.spares_hangup)
+                return orphan_guard.signal_session(
+                    self.pid, number, self._spared_groups, spares_hangup=self.spec.spares_hangup
+                )
             return orphan_guard.signal_group(self.pid, number)
         if self.returncode is not None:
             return False
@@ -225,7 +231,7 @@ class ChildProcess:
         return True
 
 
-async def _within(timeout_s: float, waiting: Awaitable[object]) -> None:
+async def _wait_at_most(timeout_s: float, waiting: Awaitable[object]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await waiting
@@ -238,7 +244,7 @@ async def _spawn(spec: ProcessSpec) -> ChildProcess:
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # It may be running already, and nobody will ever own it.
+        # It may be running already, and it has no owner.
         ending = asyncio.ensure_future(_abandon(starting))
         await asyncio.wait({ending}, timeout=2 * _KILL_WAIT_S)
         raise
@@ -270,8 +276,8 @@ async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
 async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
     if POSIX:
         guard = orphan_guard.before_exec(on_terminal=spec.terminal is not None, adopts=bool(spec.mark))
-        return start(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
-                     pass_fds=spec.pass_fds, **options)  # fmt: skip
+        return spawn_child(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
+                           pass_fds=spec.pass_fds, **options)  # fmt: skip
     group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.subprocess_exec(
@@ -287,7 +293,7 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, stdin: bytes = b"") -> Completed:
-    """One command from start to end. Raises SpawnFailed, WireTimeout and TooLarge; an exit code is not an error."""
+    """Runs a command to its end. Raises SpawnFailed, WireTimeout and TooLarge; an exit code is not an error."""
     try:
         async with asyncio.timeout(timeout_s), ChildProcess.start(spec) as child:
             feeding = asyncio.ensure_future(_feed(child, stdin))
@@ -303,9 +309,9 @@ async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, std
 
 
 async def _feed(child: ChildProcess, data: bytes) -> None:
-    with suppress(ProcessError, WireTimeout):  # it need not read what it does not want
+    with suppress(ProcessError, WireTimeout):  # a command need not read all of its input
         if data:
-            await child.write(data, timeout_s=_FOREVER_S)  # the caller's timeout bounds it
+            await child.write(data, timeout_s=_NO_TIMEOUT_S)  # bounded by the caller's timeout
     child.close_stdin()
 
 

@@ -1,4 +1,4 @@
-"""A JSON-RPC peer that is read from a child's output, to its end. When the child goes, all who wait hear why."""
+"""Reads a child's output into a JSON-RPC peer. When the child ends, pending requests fail with the reason."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from aish.errors import AishError, ConnectionLost
 from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess
 
-EXIT_WAIT_S = 1.0  # between the end of its output and its exit; longer means it only closed its output
+EXIT_WAIT_S = 1.0  # from the end of its output to its exit; after that it has only closed its output
 
 
-class ChildReading:
+class ChildPeerReader:
     def __init__(self, child: ChildProcess, peer: Peer) -> None:
         self._child = child
         self._peer = peer
-        self._gone: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[AishError] = asyncio.get_running_loop().create_future()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -29,11 +29,11 @@ class ChildReading:
             await self._peer.aclose()
             await asyncio.wait({reading})
         if not reading.cancelled():
-            reading.result()  # a fault in what we do with messages must not go unnoticed
+            reading.result()  # raises if handling a message failed
 
-    async def wait_gone(self) -> AishError:
-        """Returns why, once the child has gone by itself."""
-        return await asyncio.shield(self._gone)
+    async def wait_closed(self) -> AishError:
+        """Waits until the child has ended by itself. Returns the reason."""
+        return await asyncio.shield(self._closed)
 
     async def _read(self) -> None:
         try:
@@ -46,9 +46,9 @@ class ChildReading:
         except asyncio.CancelledError:
             self._peer.close()
             raise
-        finally:  # whatever happens, nobody waits for an answer that nobody reads
+        finally:  # no request may wait for a response that is never read
             self._peer.close(self._reason)
-            self._gone.set_result(self._reason())
+            self._closed.set_result(self._reason())
 
     def _reason(self) -> AishError:
         if self._child.returncode is not None:

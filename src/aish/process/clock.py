@@ -1,4 +1,4 @@
-"""The machine's clocks behind the Clock port."""
+"""The system clock, as an implementation of the Clock port."""
 
 from __future__ import annotations
 

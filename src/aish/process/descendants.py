@@ -1,8 +1,9 @@
-"""All that came from a process, also what left its group and session (`setsid`). Linux only: elsewhere it is idle.
+"""Finds and signals all descendants of a process, also those that left its group and session (`setsid`). Linux only;
+does nothing elsewhere.
 
-Two means, because each has a gap. The process adopts what its children leave behind (`PR_SET_CHILD_SUBREAPER`), so the
-tree below it is whole as long as it lives. And it has a mark in its environment, which is inherited: it finds them
-also after the process was killed, less those that were started with another environment (`env -i`).
+Two ways, because each has a gap. The process adopts the orphans of its children (`PR_SET_CHILD_SUBREAPER`), so the tree
+below it is complete as long as it lives. And it has a mark in its environment, which is inherited: the mark finds them
+also after the process was killed, except those started with another environment (`env -i`).
 """
 
 from __future__ import annotations
@@ -15,22 +16,23 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
-_ROUNDS = 50  # whatever forks while it is looked for is found in the next one
+_ROUNDS = 50  # a process that forks during the search is found in the next round
 _ROUND_S = 0.001
 
 
 def signal_descendants(leader: int, number: int) -> bool:
-    """Whether there was one; `number` 0 only asks."""
-    found = _below(leader)
+    """Signals the descendants of `leader`. Whether there were any; `number` 0 only asks."""
+    found = _find_descendants(leader)
     _signal(found, number)
     return bool(found)
 
 
 def kill_descendants(leader: int | None, mark: str) -> None:
-    """And all that has the mark, but not the process itself. None: it has gone."""
+    """Kills the descendants of `leader` and every process with the mark, but not `leader` itself. None: it has
+    ended."""
     for _ in range(_ROUNDS):
-        below = _below(leader) if leader is not None else []
-        found = [*below, *(_marked(mark.encode()) - {leader, *below})]
+        below = _find_descendants(leader) if leader is not None else []
+        found = [*below, *(_find_marked(mark.encode()) - {leader, *below})]
         if not found:
             return
         _signal(found, signal.SIGKILL)
@@ -43,9 +45,9 @@ def _signal(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _below(leader: int) -> list[int]:
-    """Parents first: a shell that outlived its command would go on to the next one. Without the dead, though what
-    these left behind counts."""
+def _find_descendants(leader: int) -> list[int]:
+    """Parents first: a shell that outlived its command would start the next one. Without zombies, but with their
+    children."""
     children: dict[int, list[int]] = {}
     dead = set()
     for folder in _PROC.glob("[0-9]*"):
@@ -55,12 +57,12 @@ def _below(leader: int) -> list[int]:
             if state in b"ZX":
                 dead.add(int(folder.name))
     found = [leader]
-    for parent_pid in found:  # which grows meanwhile
+    for parent_pid in found:  # the list grows during the loop
         found += [pid for pid in children.get(parent_pid, ()) if pid not in found]
     return [pid for pid in found[1:] if pid not in dead]
 
 
-def _marked(mark: bytes) -> set[int]:
+def _find_marked(mark: bytes) -> set[int]:
     found: set[int] = set()
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError):

@@ -1,8 +1,7 @@
-"""Names this process so that another aish on the same store can tell whether it still lives.
+"""Names this process, so that another aish on the same store can tell whether it is still alive.
 
-A name is `host/pid/start`: process ids are used again, the moment a process started with one is not. Where the start
-cannot be read (no /proc) it is left out. A process on another host counts as alive: only that host could say otherwise
-(`presence` asks it).
+A name is `host/pid/start`: process ids are reused, but not together with the start time. Without /proc the start is
+left out. A process on another host counts as alive (`host_presence` finds out more).
 """
 
 from __future__ import annotations
@@ -50,5 +49,5 @@ def _start_of(pid: int) -> str:
     except OSError:
         return ""
     fields = stat.rpartition(")")[2].split()
-    # A zombie has ended; only its parent has not noticed yet.
+    # A zombie has ended, and was not reaped yet.
     return "" if fields[0] == "Z" else fields[19]

@@ -1,17 +1,16 @@
-"""What makes children die with aish, whatever kills it, and the signals for their groups. POSIX; elsewhere it is idle.
+"""Makes children die with aish, however it ends, and sends signals to their groups. POSIX; does nothing elsewhere.
 
-Two independent means, because each has a gap:
+Two independent ways, because each has a gap:
 
-- `die_with_parent`: on Linux the kernel sends SIGKILL to the child itself when its parent goes. The signal fires when
-  the *thread* that forked exits, so children are started from the event loop's thread only. It does not reach
-  grandchildren.
-- `watch` and `forget`: one small `sh` per aish, in a session of its own, that reads process groups from a pipe of which
-  only aish holds the writing end. When aish goes, by whatever means, the pipe ends and the guard kills every group
-  still listed. A session (written s123) is every group in it, less those who ignore SIGHUP: they were started with
-  `nohup` or the like in order to outlive the terminal. Written S123 it is every group in it. Without /proc it is the
-  group of its leader. Written MNAME=VALUE it is every process with that in its environment, on Linux.
+- `die_with_parent`: on Linux the kernel sends SIGKILL to the child when its parent ends. The signal fires when the
+*thread* that forked exits, so children are started from the thread of the event loop only. It does not reach
+grandchildren. - `watch` and `unwatch`: one small `sh` per aish, in its own session, reads targets from a pipe whose
+writing end only aish has. When aish ends, the pipe ends, and the guard kills every target that is still listed. A
+target is a process group (123), a whole session (S123), a session without the processes that ignore SIGHUP, which were
+started to outlive the terminal (s123), or, on Linux, every process with a variable in its environment (MNAME=VALUE).
+Without /proc a session is the group of its leader.
 
-Where there is no prctl (macOS) the guard does it all; where there is no `sh` the kernel's signal is all there is.
+Without prctl (macOS) the guard does everything; without `sh` there is only the kernel's signal.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
 
-# Ends by itself when its input does. What a terminal or a supervisor sends to everybody is ignored.
+# Ends when its input ends. Ignores the signals that a terminal or a supervisor sends to all processes.
 _SCRIPT = """
 trap '' HUP INT QUIT TERM
 groups=' '
@@ -72,9 +71,9 @@ done 2>/dev/null
 
 
 def before_exec(*, on_terminal: bool, adopts: bool = False) -> Callable[[], None] | None:
-    """What to run in the child between fork and exec; on a terminal it makes fd 0 the controlling one.
+    """The function to run in the child between fork and exec. On a terminal it makes fd 0 the controlling terminal.
 
-    One that `adopts` becomes the parent of what its descendants leave behind, where the kernel can do it.
+    With `adopts`, the child becomes the parent of its descendants' orphans, if the kernel supports it.
     """
     die = die_with_parent(adopts=adopts)
     if not on_terminal:
@@ -93,9 +92,9 @@ def before_exec(*, on_terminal: bool, adopts: bool = False) -> Callable[[], None
 
 
 def die_with_parent(*, adopts: bool = False) -> Callable[[], None] | None:
-    """What to run in the child between fork and exec, or None where the kernel cannot do it.
+    """The function to run in the child between fork and exec, or None if the kernel does not support it.
 
-    Everything is looked up here, before the fork: after it, in a process that had threads, little is safe to call.
+    All lookups happen here, before the fork: afterwards few calls are safe in a process that had threads.
     """
     prctl = _find_prctl()
     if prctl is None:
@@ -106,7 +105,7 @@ def die_with_parent(*, adopts: bool = False) -> Callable[[], None] | None:
         prctl(_PR_SET_PDEATHSIG, death, 0, 0, 0)
         if adopts:
             prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        if getppid() != parent:  # it went between fork and prctl: no signal will come any more
+        if getppid() != parent:  # it ended between fork and prctl, so no signal will come
             exit_now(1)
 
     return before_exec
@@ -116,10 +115,10 @@ def die_with_parent(*, adopts: bool = False) -> Callable[[], None] | None:
 def _find_prctl() -> Callable[..., int] | None:
     if sys.platform != "linux":
         return None
-    import ctypes  # a few milliseconds that a start without children should not pay
+    import ctypes  # takes a few milliseconds, which only a start with children pays
 
     try:
-        function = ctypes.PyDLL(None).prctl  # PyDLL: keeps the interpreter's lock, which the fork has copied as held
+        function = ctypes.PyDLL(None).prctl  # PyDLL keeps the interpreter lock, which the child has inherited as locked
     except (OSError, AttributeError):
         return None
     function.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
@@ -128,64 +127,64 @@ def _find_prctl() -> Callable[..., int] | None:
     return prctl
 
 
-def session(leader: int, *, spares_hangup: bool = True) -> str:
-    """How a whole session is named to `watch` and `forget`."""
+def session_target(leader: int, *, spares_hangup: bool = True) -> str:
+    """The target for `watch` that stands for a whole session."""
     return f"s{leader}" if spares_hangup else f"S{leader}"
 
 
-def marked(mark: str) -> str:
-    """How all that has this in its environment is named to `watch` and `forget`."""
+def mark_target(mark: str) -> str:
+    """The target for `watch` that stands for every process with the mark in its environment."""
     return f"M{mark}"
 
 
-def watch(group: int | str) -> None:
-    """From now on `group` dies with this process."""
+def watch(target: int | str) -> None:
+    """From now on the target is killed when this process ends."""
     if _POSIX:
-        _guard().add(group)
+        _guard().add(target)
 
 
-def forget(group: int | str) -> None:
+def unwatch(target: int | str) -> None:
     if _POSIX:
-        _guard().discard(group)
+        _guard().discard(target)
 
 
 class _Guard:
-    """Holds the pipe. A guard that was killed is replaced, and told again of every group."""
+    """Owns the pipe to the guard process. If the guard was killed, a new one gets all targets again."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.pid = 0
-        self._groups: set[int | str] = set()
+        self._targets: set[int | str] = set()
         self._pipe: int | None = None
 
-    def add(self, group: int | str) -> None:
-        self._groups.add(group)
-        self._say(f"+ {group}\n")
+    def add(self, target: int | str) -> None:
+        self._targets.add(target)
+        self._send(f"+ {target}\n")
 
-    def discard(self, group: int | str) -> None:
-        self._groups.discard(group)
-        self._say(f"- {group}\n")
+    def discard(self, target: int | str) -> None:
+        self._targets.discard(target)
+        self._send(f"- {target}\n")
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._pipe is not None:
             try:
                 os.write(self._pipe, line.encode())
                 return
-            except OSError:  # gone, or stopped for so long that the pipe is full
+            except OSError:  # the guard was killed, or stopped for so long that the pipe is full
                 os.close(self._pipe)
                 self._pipe = None
-        if self._groups:
+        if self._targets:
             self._start()
 
     def _start(self) -> None:
         shell = shutil.which("sh", path=os.defpath) or shutil.which("sh")
         if shell is None:
             return
-        theirs, ours = os.pipe()  # neither is inherited by any other child
+        theirs, ours = os.pipe()  # no other child inherits them
         try:
             self.pid = _spawn_unowned(shell, theirs)
             os.set_blocking(ours, False)
-            os.write(ours, "".join(f"+ {group}\n" for group in self._groups).encode())
+            os.write(ours, "".join(f"+ {target}\n" for target in self._targets).encode())
             self._pipe = ours
         except OSError:
             os.close(ours)
@@ -203,7 +202,7 @@ def _spawn_unowned(shell: str, stdin: int) -> int:
         cwd="/",
         start_new_session=True,
     )
-    guard.returncode = 0  # it outlives us by design: no warning that nobody waited for it
+    guard.returncode = 0  # it outlives us by design; this suppresses the warning of Popen
     return guard.pid
 
 
@@ -212,16 +211,16 @@ _current: _Guard | None = None
 
 def _guard() -> _Guard:
     global _current
-    if _current is None or _current.owner != os.getpid():  # after a fork the parent's guard is not ours
+    if _current is None or _current.owner != os.getpid():  # after a fork a process needs its own guard
         _current = _Guard()
     return _current
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Whether there was anybody to signal; `number` 0 only asks."""
+    """Signals a process group. Whether it has any processes; `number` 0 only asks."""
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # PermissionError: only the dead are left (macOS), or another user's
+    except (ProcessLookupError, PermissionError):  # PermissionError: only zombies (macOS), or another user's processes
         return False
     return True
 
@@ -229,8 +228,8 @@ def signal_group(group: int, number: int) -> bool:
 def signal_session(
     leader: int, number: int, spared: frozenset[int] = frozenset(), *, spares_hangup: bool = True
 ) -> bool:
-    """The same for all processes of a session, less the groups that are spared and, if so wished, those that ignore
-    SIGHUP."""
+    """Signals all processes of a session, except the spared groups and, with `spares_hangup`, those that ignore SIGHUP.
+    Whether there were any."""
     members = [pid for pid in _session_members(leader, spared) if not (spares_hangup and _ignores_hangup(pid))]
     if not members:
         return not _PROC.is_dir() and signal_group(leader, number)
@@ -241,7 +240,7 @@ def signal_session(
 
 
 def _session_members(leader: int, spared: frozenset[int]) -> list[int]:
-    """Without the dead, who may be waiting for somebody to reap them."""
+    """The processes of a session, without zombies."""
     found = []
     for folder in _PROC.glob("[0-9]*"):
         with suppress(OSError, ValueError):
@@ -260,7 +259,7 @@ def _ignores_hangup(pid: int) -> bool:
 
 
 def reap_group(group: int) -> None:
-    """Where aish is process 1 of a container, what its children left behind becomes its own to reap."""
+    """Reaps orphans of a group. They become children of aish if it is process 1 of a container."""
     with suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG) != (0, 0):
             pass

@@ -1,4 +1,4 @@
-"""A worker ends with the supervisor that started it, however that ended: or it would keep the port for ever."""
+"""Ends a worker when the supervisor that started it ends: otherwise the worker would keep the port."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from multiprocessing import parent_process
 
 
 @contextmanager
-def ends_with_parent() -> Iterator[None]:
-    """While it lasts, the end of our parent is a SIGTERM to us: what is under way is drained as always. Nothing in a
+def terminate_with_parent() -> Iterator[None]:
+    """Inside, the end of the parent sends SIGTERM to this process, which then shuts down in order. Does nothing in a
     process that is no worker."""
     parent, loop = parent_process(), asyncio.get_running_loop()
     if parent is None:
         yield
         return
-    place = parent.sentinel
+    sentinel = parent.sentinel
 
     def end() -> None:
-        loop.remove_reader(place)
+        loop.remove_reader(sentinel)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    loop.add_reader(place, end)
+    loop.add_reader(sentinel, end)
     try:
         yield
     finally:
-        loop.remove_reader(place)
+        loop.remove_reader(sentinel)

@@ -1,6 +1,6 @@
-"""The three pipes of a child: stdout with back-pressure, stderr into a ring, stdin with a sign when it is full.
+"""The three pipes of a child: stdout with back-pressure, stderr into a ring buffer, stdin with flow control.
 
-Knows nothing of groups, signals or who owns the child; `process` does.
+Knows nothing of groups, signals or the owner of the child (`child` does).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from aish.net.read_size import read_little
+from aish.net.read_size import limit_read_size
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-# A line this long is cut before it is redacted; far past what is shown, so that no secret is cut in half on display.
+# Longer lines are cut before they are redacted. That is far more than is shown, so no secret in view is cut in half.
 _LINE_MAX_BYTES = 16 * 1024
 
 
 class StderrRing:
-    """The last lines a child wrote to stderr, each redacted and cut; how many came before them is counted."""
+    """The last lines of a child's stderr, redacted and cut. Counts the lines before them."""
 
     def __init__(self, *, lines: int, line_bytes: int, redact: Callable[[str], str] | None = None) -> None:
         self._lines: deque[str] = deque(maxlen=lines)
@@ -47,10 +47,10 @@ class StderrRing:
     def _push(self, line: bytes) -> None:
         if len(self._lines) == self._lines.maxlen:
             self.dropped += 1
-        self._lines.append(self._shown(line))
+        self._lines.append(self._format(line))
 
-    def _shown(self, line: bytes) -> str:
-        # A progress bar redraws itself after \r: what counts is what it showed last.
+    def _format(self, line: bytes) -> str:
+        # A progress bar redraws itself after \r: only its last state is kept.
         text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
         if self._redact is not None:
             text = self._redact(text)
@@ -60,13 +60,13 @@ class StderrRing:
         return encoded[: self._line_bytes].decode("utf-8", "ignore") + "…"
 
     def tail(self) -> str:
-        lines = [*self._lines, *([self._shown(self._partial)] if self._partial else [])]
+        lines = [*self._lines, *([self._format(self._partial)] if self._partial else [])]
         head = [f"[{self.dropped} lines before]"] if self.dropped else []
         return "\n".join(head + lines)
 
 
 class ByteStream:
-    """Pieces as they arrive, for one consumer. `pause` and `resume` hold the writer back at `max_bytes`."""
+    """Pieces as they arrive, for one consumer. Reading pauses while `max_bytes` are buffered."""
 
     def __init__(self, max_bytes: int) -> None:
         self._pieces: deque[bytes] = deque()
@@ -82,9 +82,9 @@ class ByteStream:
         self._source = source
 
     def deliver_to(self, take: Callable[[bytes], None]) -> None:
-        """From now on pieces are handed over as they arrive, without a task in between; iterating waits for the end.
+        """Passes pieces to `take` as they arrive, without a task in between. Iterating then waits for the end.
 
-        For a consumer that keeps up and never fails.
+        `take` must be fast and must not raise.
         """
         while self._pieces:
             take(self._pieces.popleft())
@@ -131,10 +131,10 @@ class ByteStream:
             self._source.resume_reading()
 
 
-class _Straight(asyncio.Protocol):
-    """Hears a pipe without the turn of the loop that asyncio's own protocol takes for every piece.
+class _DirectStdout(asyncio.Protocol):
+    """Passes stdout on directly, without the loop iteration that asyncio's own protocol takes for every piece.
 
-    What came before it took over is already queued, and the loop runs that before it reads again: order is kept.
+    Pieces that arrived before it was set are queued, and the loop runs them before it reads again: the order is kept.
     """
 
     def __init__(self, before: asyncio.BaseProtocol, pipes: ChildPipes) -> None:
@@ -149,23 +149,23 @@ class _Straight(asyncio.Protocol):
 
 
 class ChildPipes(asyncio.SubprocessProtocol):
-    """asyncio's callbacks turned into things to wait for."""
+    """Turns the callbacks of asyncio into events to wait for."""
 
-    # How long after its exit a child's pipes may stay silent before they count as ended: somebody in another session
-    # may have inherited them and keep them open for ever.
+    # How long the pipes may be silent after the child's exit before they count as ended: a process in another session
+    # may have inherited them and keep them open forever.
     LINGER_S = 0.25
 
     def __init__(self, ring: StderrRing, stdout: ByteStream) -> None:
         self.ring = ring
         self.stdout = stdout
         self.exited = asyncio.Event()
-        self.drained = asyncio.Event()  # exited, and nothing more to come from stdout and stderr
+        self.drained = asyncio.Event()  # exited, and stdout and stderr have ended
         self.closed = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
         self.stdin_lost = False
         self._open = {STDOUT, STDERR}
-        self._heard = False
+        self._has_data = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -174,12 +174,12 @@ class ChildPipes(asyncio.SubprocessProtocol):
             self.pipe_connection_lost(STDOUT, None)
         else:
             assert isinstance(source, asyncio.ReadTransport)
-            read_little(source)
+            limit_read_size(source)
             self.stdout.attach(source)
-            source.set_protocol(_Straight(source.get_protocol(), self))
+            source.set_protocol(_DirectStdout(source.get_protocol(), self))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._heard = True
+        self._has_data = True
         if fd == STDERR:
             self.ring.feed(data)
         else:
@@ -205,7 +205,7 @@ class ChildPipes(asyncio.SubprocessProtocol):
         self.exited.set()
         self.writable.set()
         self._check_drained()
-        self._listen_a_little_longer()
+        self._linger()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.clear()
@@ -217,15 +217,15 @@ class ChildPipes(asyncio.SubprocessProtocol):
         if self.exited.is_set() and not self._open:
             self.drained.set()
 
-    def _listen_a_little_longer(self) -> None:
-        self._heard = False
-        asyncio.get_running_loop().call_later(self.LINGER_S, self._give_up_if_silent)
+    def _linger(self) -> None:
+        self._has_data = False
+        asyncio.get_running_loop().call_later(self.LINGER_S, self._end_if_silent)
 
-    def _give_up_if_silent(self) -> None:
+    def _end_if_silent(self) -> None:
         if self.drained.is_set():
             return
-        if self._heard or self.stdout.paused:  # paused: it is our reader who is slow
-            self._listen_a_little_longer()
+        if self._has_data or self.stdout.paused:  # paused: our consumer is slow
+            self._linger()
             return
         self._open.clear()
         self.stdout.end()

@@ -1,12 +1,12 @@
-"""A child on a pseudo-terminal: its own session, the terminal its controlling one. POSIX only; imported in leaves.
+"""Runs a child on a pseudo-terminal, which is the controlling terminal of its session. POSIX only: import it lazily.
 
     async with Pty.start(ProcessSpec(argv=("bash", "-i"), inherit=("*",)), size=(24, 80), take=show) as pty:
         pty.write(b"...")
 
-`process` owns the child and ends its whole session. Here are the bytes: what it writes is handed to `take` as it
-arrives, in pieces; whoever cannot keep up calls `pause`, and the child waits. What is written to it is queued up to a
-bound. We keep the child's side of the terminal open as well, by a descriptor of our own that never waits: its modes can
-be mended, and what nobody read of its input can be taken back.
+`child` owns the process and ends its whole session. This module moves the bytes: output is passed to `take` in pieces
+as it arrives; a consumer that cannot keep up calls `pause`, and the child waits. Input is queued up to a bound. The
+child's side of the terminal stays open here, too, by a nonblocking descriptor: that allows restoring its modes and
+taking back unread input.
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ import msgspec
 from aish.errors import ProcessError
 from aish.process import orphan_guard
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.pty_modes import WindowSize, asks_for_secret, drain_input, mend_modes, open_again, set_window_size
+from aish.process.pty_modes import (
+    WindowSize,
+    drain_input,
+    is_reading_secret,
+    open_nonblocking,
+    restore_line_modes,
+    set_window_size,
+)
 
 __all__ = ["Pty", "WindowSize"]
 
 _READ_BYTES = 64 * 1024
-# Pieces taken per turn of the loop: a terminal gives at most 4 KiB at once, and each turn costs more than such a read.
+# Pieces read per loop iteration: a terminal gives at most 4 KiB at once, and an iteration costs more than such a read.
 _READS_PER_TURN = 16
-# What a terminal can hold when its last writer goes is less; somebody in the background may write for ever.
+# More than a terminal can buffer. Bounded, because a background process may write forever.
 _READS_AFTER_EXIT = 256
 _INPUT_MAX_BYTES = 1024 * 1024
 
 
 class Pty:
-    """A running child on its terminal; made by `start`."""
+    """A running child on its terminal. Create it with `start`."""
 
     def __init__(self, master: int, slave: int, child: ChildProcess, take: Callable[[bytes], None]) -> None:
         self._master = master
@@ -52,7 +59,7 @@ class Pty:
     async def start(cls, spec: ProcessSpec, *, size: WindowSize, take: Callable[[bytes], None]) -> AsyncIterator[Pty]:
         """Raises SpawnFailed."""
         master, slave = os.openpty()
-        ours = open_again(slave)
+        ours = open_nonblocking(slave)
         pty: Pty | None = None
         try:
             os.set_blocking(master, False)
@@ -79,7 +86,7 @@ class Pty:
         return self._paused
 
     async def wait(self) -> int:
-        """Until it has exited and all it wrote has been handed over."""
+        """Waits until it has exited and all of its output was passed on. Returns the exit code."""
         code = await self._child.wait()
         self.resume()
         for _ in range(_READS_AFTER_EXIT):
@@ -88,7 +95,7 @@ class Pty:
         return code
 
     def write(self, data: bytes) -> None:
-        """Queue input; raises ProcessError when far more waits than a terminal takes. See `is_full`."""
+        """Queues input. Raises ProcessError if far more is queued than a terminal takes (see `is_full`)."""
         if len(self._unwritten) + len(data) > _INPUT_MAX_BYTES:
             raise ProcessError(f"{self._child.spec.title} does not read its input")
         if not self._unwritten:
@@ -100,7 +107,7 @@ class Pty:
 
     @property
     def is_full(self) -> bool:
-        """Whether input waits because the child's terminal has no room: do not read more of it from elsewhere."""
+        """Whether the child's terminal has no room for input: the caller should not read more of it."""
         return bool(self._unwritten)
 
     def pause(self) -> None:
@@ -114,18 +121,18 @@ class Pty:
             self._loop.add_reader(self._master, self._read)
 
     def resize(self, size: WindowSize) -> None:
-        """The kernel tells the programs in the foreground."""
+        """Sets the size. The kernel notifies the programs in the foreground."""
         set_window_size(self._master, size)
 
     def foreground_group(self) -> int:
-        """The process group that has the terminal; the child's when there is none."""
+        """The process group that has the terminal, or the child's group."""
         try:
             return os.tcgetpgrp(self._master) or self.pid
         except OSError:
             return self.pid
 
     def signal_foreground(self, number: int) -> None:
-        """To the group that has the terminal; to the child itself when it has it, or when nobody else may."""
+        """Signals the group that has the terminal, or the child itself if it has the terminal or the group is gone."""
         group = self.foreground_group()
         if group == self.pid or not orphan_guard.signal_group(group, number):
             self.signal_child(number)
@@ -135,33 +142,33 @@ class Pty:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def spare(self, groups: frozenset[int]) -> None:
-        """These are left alone when the session is ended, in place of those named before."""
-        self._child.spared = groups
+    def spare_groups(self, groups: frozenset[int]) -> None:
+        """Sets the groups that are not ended with the session."""
+        self._child.spare_groups(groups)
 
     def interrupt(self) -> None:
-        """SIGINT to the child's group, and to the one in the foreground: each at once, as Ctrl-C does it."""
+        """Sends SIGINT to the child's group and to the one in the foreground, as Ctrl-C does."""
         for group in {self.pid: None, self.foreground_group(): None}:
             orphan_guard.signal_group(group, signal.SIGINT)
 
     async def end_descendants(self) -> None:
-        """All that came from the child; the child lives on."""
+        """Ends all descendants of the child; the child itself keeps running."""
         await self._child.end_descendants()
 
     def kill(self) -> None:
-        """SIGKILL to the whole session, now."""
+        """Sends SIGKILL to the whole session."""
         self._child.kill()
 
     @property
-    def asks_for_secret(self) -> bool:
-        return asks_for_secret(self._slave)
+    def is_reading_secret(self) -> bool:
+        return is_reading_secret(self._slave)
 
-    def mend_modes(self) -> None:
-        """Make it a terminal for lines again, if a program left it raw or without echo."""
-        mend_modes(self._slave)
+    def restore_line_modes(self) -> None:
+        """Restores line mode and echo, if a program left the terminal raw or without echo."""
+        restore_line_modes(self._slave)
 
-    def take_back_input(self) -> bytes:
-        """What was typed and nobody read; only while nobody reads."""
+    def take_unread_input(self) -> bytes:
+        """Takes input that was typed and not read. Call it only while no program reads."""
         self._loop.remove_writer(self._master)
         waiting = drain_input(self._slave) + bytes(self._unwritten)
         self._unwritten.clear()
@@ -177,7 +184,7 @@ class Pty:
             data = os.read(self._master, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError:  # the other side is closed for good
+        except OSError:  # the child's side is closed
             data = b""
         if not data:
             self._loop.remove_reader(self._master)

@@ -1,4 +1,4 @@
-"""Modes, size and waiting input of a terminal, by its file descriptor. POSIX only; imported in leaves."""
+"""Modes, size and unread input of a terminal, by its file descriptor. POSIX only: import it lazily."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 import termios
 from typing import Any, NamedTuple
 
-# What a shell needs to read a line and a person to see what they type; nothing that people set to their taste.
+# The flags that a shell needs to read a line with echo. Flags that users choose are left alone.
 _INPUT = termios.ICRNL
 _OUTPUT = termios.OPOST | termios.ONLCR
 _LOCAL = termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN
@@ -21,16 +21,16 @@ class WindowSize(NamedTuple):
     columns: int
 
 
-def open_again(fd: int) -> int:
-    """The same terminal by a descriptor that never waits. The flag would otherwise hold for all who share `fd`."""
+def open_nonblocking(fd: int) -> int:
+    """Opens the same terminal with a nonblocking descriptor. Setting the flag on `fd` would affect all who share it."""
     try:
         return os.open(os.ttyname(fd), os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-    except OSError:  # no name here (another namespace): share it, and wait for it if need be
+    except OSError:  # it has no name in this namespace: a shared descriptor that may block
         return os.dup(fd)
 
 
 def window_size(fd: int) -> WindowSize | None:
-    """None when it is no terminal, or one that does not know."""
+    """The size of the terminal. None if it is no terminal or does not know its size."""
     try:
         rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(fd, termios.TIOCGWINSZ, bytes(8)))
     except OSError:
@@ -42,7 +42,7 @@ def set_window_size(fd: int, size: WindowSize) -> None:
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
 
 
-def mend_modes(fd: int) -> None:
+def restore_line_modes(fd: int) -> None:
     modes = termios.tcgetattr(fd)
     wrong = _INPUT & ~modes[_IFLAG] or _OUTPUT & ~modes[_OFLAG] or _LOCAL & ~modes[_LFLAG]
     if wrong or modes[_IFLAG] & (termios.IGNCR | termios.INLCR):
@@ -52,8 +52,8 @@ def mend_modes(fd: int) -> None:
         termios.tcsetattr(fd, termios.TCSANOW, modes)
 
 
-def asks_for_secret(fd: int) -> bool:
-    """Whether somebody reads a line without echo: a password."""
+def is_reading_secret(fd: int) -> bool:
+    """Whether a program reads a line without echo, such as a password."""
     try:
         local = int(termios.tcgetattr(fd)[_LFLAG])
     except termios.error:
@@ -62,7 +62,7 @@ def asks_for_secret(fd: int) -> bool:
 
 
 def drain_input(fd: int) -> bytes:
-    """Read what waits, also of a line that is not finished."""
+    """Reads all unread input, including an unfinished line."""
     before = termios.tcgetattr(fd)
     modes: list[Any] = termios.tcgetattr(fd)
     modes[_LFLAG] &= ~termios.ICANON
@@ -75,7 +75,7 @@ def drain_input(fd: int) -> bytes:
             if not piece:
                 break
             waiting += piece
-    except BlockingIOError:  # nothing more, or somebody else is reading it just now
+    except BlockingIOError:  # no more input, or another process is reading it
         pass
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)

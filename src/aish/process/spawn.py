@@ -1,8 +1,8 @@
-"""A child and its pipes on an event loop, of which nothing is asked but to say when something is ready.
+"""Starts a child and reads and writes its pipes, with any event loop that can watch descriptors.
 
-asyncio starts children itself, but each loop in its own way: uvloop hands over descriptors that are none of theirs, and
-does not notice when a child closes its input. This one is the same on all of them. POSIX only. Stdin is a socket, since
-only a socket says on every system that its other end has closed.
+asyncio starts children itself, but each event loop does it differently: uvloop passes on descriptors that it should
+not, and does not notice when a child closes its input. This implementation is the same on all of them. POSIX only.
+Stdin is a socket, since only a socket reports on every system that its other end was closed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import IO, Any
 from aish.net.read_size import READ_BYTES
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-# What may wait to be read by the child before whoever writes is told to wait, and when they may go on.
+# Unread input at which writing pauses, and at which it resumes.
 _HIGH_BYTES = 64 * 1024
 _LOW_BYTES = 16 * 1024
 
 
-def start(protocol: asyncio.SubprocessProtocol, argv: tuple[str, ...], **options: Any) -> StartedChild:
-    """Raises what Popen raises. Options are Popen's; `stdin` None means a pipe of ours."""
+def spawn_child(protocol: asyncio.SubprocessProtocol, argv: tuple[str, ...], **options: Any) -> ChildTransport:
+    """Starts a child. Takes the options of Popen and raises what it raises; `stdin` None creates a pipe."""
     ours: socket.socket | None = None
     theirs: socket.socket | None = None
     if options.get("stdin") is None:
@@ -39,11 +39,12 @@ def start(protocol: asyncio.SubprocessProtocol, argv: tuple[str, ...], **options
     finally:
         if theirs is not None:
             theirs.close()
-    return StartedChild(asyncio.get_running_loop(), protocol, child, ours)
+    return ChildTransport(asyncio.get_running_loop(), protocol, child, ours)
 
 
-class StartedChild(asyncio.SubprocessTransport):
-    """Tells the protocol what asyncio's own would: data and end of each pipe, its exit, and when all is over."""
+class ChildTransport(asyncio.SubprocessTransport):
+    """Calls the protocol as asyncio's own transport does: data and end of each pipe, the exit, and the end of it
+    all."""
 
     def __init__(
         self,
@@ -57,18 +58,18 @@ class StartedChild(asyncio.SubprocessTransport):
         self._protocol = protocol
         self._child = child
         self._exited = False
-        self._over = False
-        self._pipes: dict[int, _Reading | _Writing] = {}
+        self._has_ended = False
+        self._pipes: dict[int, _PipeReader | _PipeWriter] = {}
         if stdin is not None:
-            self._pipes[_STDIN] = _Writing(loop, self, stdin)
+            self._pipes[_STDIN] = _PipeWriter(loop, self, stdin)
         for fd, file in ((_STDOUT, child.stdout), (_STDERR, child.stderr)):
             if file is not None:
-                self._pipes[fd] = _Reading(loop, _OfPipe(self, fd), file)
+                self._pipes[fd] = _PipeReader(loop, _PipeProtocol(self, fd), file)
         self._open = set(self._pipes)
         protocol.connection_made(self)
         for pipe in self._pipes.values():
             pipe.begin()
-        self._await_exit()
+        self._watch_exit()
 
     def get_pid(self) -> int:
         return self._child.pid
@@ -92,19 +93,19 @@ class StartedChild(asyncio.SubprocessTransport):
         return not self._open
 
     def close(self) -> None:
-        """Its pipes, now. It is reaped whenever it exits."""
+        """Closes the pipes at once. The child is reaped when it exits."""
         for pipe in self._pipes.values():
             pipe.abort()
 
-    # Told by the pipes.
+    # Called by the pipes.
 
-    def said(self, fd: int, data: bytes) -> None:
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._protocol.pipe_data_received(fd, data)
 
-    def ended(self, fd: int, exc: Exception | None) -> None:
+    def pipe_ended(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
         self._protocol.pipe_connection_lost(fd, exc)
-        self._check_over()
+        self._check_end()
 
     def pause_writing(self) -> None:
         self._protocol.pause_writing()
@@ -112,14 +113,14 @@ class StartedChild(asyncio.SubprocessTransport):
     def resume_writing(self) -> None:
         self._protocol.resume_writing()
 
-    def _check_over(self) -> None:
-        if self._exited and not self._open and not self._over:
-            self._over = True
+    def _check_end(self) -> None:
+        if self._exited and not self._open and not self._has_ended:
+            self._has_ended = True
             self._loop.call_soon(self._protocol.connection_lost, None)
 
-    # Its exit.
+    # The exit of the child.
 
-    def _await_exit(self) -> None:
+    def _watch_exit(self) -> None:
         pidfd = _open_pidfd(self._child.pid)
         if pidfd is None:
             threading.Thread(target=self._wait_in_thread, name="aish-child", daemon=True).start()
@@ -130,21 +131,21 @@ class StartedChild(asyncio.SubprocessTransport):
         self._loop.remove_reader(pidfd)
         os.close(pidfd)
         self._child.wait()
-        self._gone()
+        self._handle_exit()
 
     def _wait_in_thread(self) -> None:
         self._child.wait()
         with suppress(RuntimeError):  # the loop has closed
-            self._loop.call_soon_threadsafe(self._gone)
+            self._loop.call_soon_threadsafe(self._handle_exit)
 
-    def _gone(self) -> None:
+    def _handle_exit(self) -> None:
         self._exited = True
         self._protocol.process_exited()
-        self._check_over()
+        self._check_end()
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """None where the system has no such thing."""
+    """None if the system has no pidfd."""
     opener = getattr(os, "pidfd_open", None)
     if opener is None:
         return None
@@ -155,21 +156,21 @@ def _open_pidfd(pid: int) -> int | None:
     return pidfd
 
 
-class _OfPipe(asyncio.Protocol):
-    """Who hears a pipe unless another takes its place."""
+class _PipeProtocol(asyncio.Protocol):
+    """Passes the data of a pipe to the child's transport. The default protocol of a pipe."""
 
-    def __init__(self, child: StartedChild, fd: int) -> None:
+    def __init__(self, child: ChildTransport, fd: int) -> None:
         self._child = child
         self._fd = fd
 
     def data_received(self, data: bytes) -> None:
-        self._child.said(self._fd, data)
+        self._child.pipe_data_received(self._fd, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._child.ended(self._fd, exc)
+        self._child.pipe_ended(self._fd, exc)
 
 
-class _Reading(asyncio.ReadTransport):
+class _PipeReader(asyncio.ReadTransport):
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, file: IO[bytes]) -> None:
         super().__init__()
         self._loop = loop
@@ -235,8 +236,8 @@ class _Reading(asyncio.ReadTransport):
         self._loop.call_soon(self._protocol.connection_lost, exc)
 
 
-class _Writing(asyncio.WriteTransport):
-    def __init__(self, loop: asyncio.AbstractEventLoop, child: StartedChild, end: socket.socket) -> None:
+class _PipeWriter(asyncio.WriteTransport):
+    def __init__(self, loop: asyncio.AbstractEventLoop, child: ChildTransport, end: socket.socket) -> None:
         super().__init__()
         self._loop = loop
         self._child = child
@@ -249,7 +250,7 @@ class _Writing(asyncio.WriteTransport):
         end.setblocking(False)
 
     def begin(self) -> None:
-        self._loop.add_reader(self._fd, self._ready)  # there is nothing to read but its end
+        self._loop.add_reader(self._fd, self._ready)  # only to notice that the other end was closed
 
     def is_closing(self) -> bool:
         return self._closing
@@ -271,7 +272,7 @@ class _Writing(asyncio.WriteTransport):
                 self._child.pause_writing()
 
     def close(self) -> None:
-        """When all that was written has been taken."""
+        """Closes after all data has been written."""
         self._closing = True
         if not self._unsent:
             self._end(None)
@@ -302,7 +303,7 @@ class _Writing(asyncio.WriteTransport):
 
     def _ready(self) -> None:
         try:
-            if self._socket.recv(1):  # a child that writes there writes for nobody, and must not keep us busy with it
+            if self._socket.recv(1):  # the child writes to its stdin: stop watching, or this would be called forever
                 self._loop.remove_reader(self._fd)
                 return
             lost: Exception | None = None
@@ -320,4 +321,4 @@ class _Writing(asyncio.WriteTransport):
         self._loop.remove_writer(self._fd)
         self._unsent.clear()
         self._socket.close()
-        self._loop.call_soon(self._child.ended, _STDIN, exc)
+        self._loop.call_soon(self._child.pipe_ended, _STDIN, exc)

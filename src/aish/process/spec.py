@@ -1,4 +1,4 @@
-"""What to start and with which environment, and what to say when it does not start."""
+"""Specifies a child process: the program, its environment, and the errors if it cannot be started."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _INHERITED_ON_WINDOWS = (
 
 
 class ProcessSpec(msgspec.Struct, frozen=True):
-    """What to start. Neither arguments nor values of the environment are ever shown: both may hold secrets."""
+    """Specifies a child process. Its repr shows neither arguments nor values of variables: both may contain secrets."""
 
     argv: tuple[str, ...]
     name: str = ""
     env: Mapping[str, str] = {}
-    inherit: tuple[str, ...] = ()  # patterns of further variables to take over from our own environment
+    inherit: tuple[str, ...] = ()  # patterns of further variables to inherit from our own environment
     cwd: Path | None = None
     stdout: Literal["pipe", "devnull", "inherit"] = "pipe"
-    stdout_max_bytes: int = 256 * 1024  # read ahead of the consumer; past it the child has to wait
+    stdout_max_bytes: int = 256 * 1024  # buffered ahead of the consumer; beyond that the child waits
     stderr_lines: int = 64
     stderr_line_bytes: int = 500
     redact: Callable[[str], str] | None = None
     close_wait_s: float = 2.0
     term_wait_s: float = 2.0
-    # A terminal to be its stdin, stdout and stderr, and the controlling one of its session (see `process.pty`).
+    # A terminal for stdin, stdout and stderr, which becomes the controlling terminal of its session (see `pty`).
     terminal: int | None = None
     spares_hangup: bool = True  # on a terminal: processes that ignore SIGHUP (`nohup`) outlive its session
-    # NAME=VALUE, unlike any other: it goes into the environment, and all that came from the child is ended with it,
-    # also what left its session (`descendants.py`). Linux, on a terminal.
+    # A unique NAME=VALUE for the environment. With it all descendants are ended with the child, also those that left
+    # its session (`descendants`). Linux, on a terminal.
     mark: str = ""
     pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX
 
@@ -54,7 +54,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
 
 
 def child_environment(ours: Mapping[str, str], spec: ProcessSpec) -> dict[str, str]:
-    """The few inherited variables that programs need to work at all, and what was configured."""
+    """The inherited variables that programs need, and those of the spec."""
     patterns = (*(_INHERITED if POSIX else _INHERITED_ON_WINDOWS), *spec.inherit)
     mark, _, value_of_mark = spec.mark.partition("=")
     given = dict(spec.env) | ({mark: value_of_mark} if mark else {})

@@ -1,11 +1,11 @@
-"""The terminal of the person, lent to a program: raw, both ways, never blocking; given back as it was, always.
+"""Lends the user's terminal to a program: raw and nonblocking in both directions, and always restored afterwards.
 
     with RawTerminal(fd) as terminal:
         terminal.read_into(pty.write, full=lambda: pty.is_full)
         terminal.write(b"...")
 
-The terminal is opened once more by its name, so that not waiting for it is ours alone: the flag would otherwise also
-hold for everybody who shares the descriptor, from the parent shell to our own prompt. POSIX only; imported in leaves.
+The terminal is opened again by its name: the nonblocking flag would otherwise apply to all processes that share the
+descriptor, from the parent shell to our own prompt. POSIX only: import it lazily.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from aish.process.pty_modes import WindowSize, open_again, window_size
+from aish.process.pty_modes import WindowSize, open_nonblocking, window_size
 
 _READ_BYTES = 4096
-# Past this much unwritten output whoever produces it is asked to wait, until half of it is gone.
+# Unwritten output at which the producer should pause, and at which it may resume.
 _HIGH_BYTES, _LOW_BYTES = 256 * 1024, 128 * 1024
 _WRITE_BYTES = 64 * 1024
 _RETRY_S = 0.005
@@ -43,7 +43,7 @@ class RawTerminal:
         self.hung_up = False
 
     def __enter__(self) -> RawTerminal:
-        self._own = open_again(self._fd)
+        self._own = open_nonblocking(self._fd)
         with suppress(termios.error):
             self._before = termios.tcgetattr(self._fd)
             tty.setraw(self._fd, termios.TCSADRAIN)
@@ -65,7 +65,7 @@ class RawTerminal:
         return window_size(self._fd)
 
     def read_into(self, take: Callable[[bytes], None], *, full: Callable[[], bool]) -> None:
-        """Hand over what is typed; while `full`, it stays in the terminal."""
+        """Passes what is typed to `take`. While `full` returns True, it stays in the terminal."""
         self._take, self._is_full = take, full
         self._loop.add_reader(self._own, self._read)
 
@@ -89,11 +89,11 @@ class RawTerminal:
         return len(self._unwritten) > _HIGH_BYTES
 
     def when_caught_up(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once, when writing more makes sense again."""
+        """Calls `resume` once when there is room for more output."""
         self._resume = resume
 
     async def drain(self, timeout_s: float) -> None:
-        """Until everything is on the terminal, or it takes too long."""
+        """Waits until everything is written, or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._drained.wait()
@@ -111,7 +111,7 @@ class RawTerminal:
             data = b""
         if data:
             self._take(data)
-        else:  # the person is gone
+        else:  # the terminal was closed
             self._hang_up()
 
     def _read_again(self) -> None:

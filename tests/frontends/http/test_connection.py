@@ -103,7 +103,7 @@ async def test_who_was_answered_before_its_body_came_is_not_answered_twice(rest,
         [connection] = state.connections
         for letter in rest:
             connection.data_received(bytes([letter]))
-        connection.look(asyncio.get_running_loop().time() + LONG_S)
+        connection.check_deadlines(asyncio.get_running_loop().time() + LONG_S)
         assert (await reader.read()).count(b"HTTP/1.1 408 ") == answers
 
 
@@ -137,7 +137,7 @@ async def test_a_connection_that_is_not_used_is_closed_and_no_longer_looked_at()
             assert await said(reader) == "one"
             [connection] = state.connections
             assert await reader.read() == b""
-        assert connection not in connection._sweep._watched
+        assert connection not in connection._deadlines._watched
 
 
 async def stop_reading(port, data):
@@ -203,9 +203,9 @@ async def test_a_client_that_reads_slowly_has_the_time_it_needs_and_one_that_sto
                 while connection.transport.get_write_buffer_size() > left - 100_000:
                     await loop.sock_recv(slow, 65_536)
                 now_s += LONG_S - 1
-                connection.look(now_s)
+                connection.check_deadlines(now_s)
                 assert not connection.transport.is_closing()
-            connection.look(now_s + LONG_S)
+            connection.check_deadlines(now_s + LONG_S)
             await eventually(lambda: not state.connections)
 
 
@@ -223,7 +223,7 @@ async def test_a_reply_that_follows_what_was_answered_early_is_not_cut_by_the_ti
         writer.write(b"dy" + GET)
         await eventually(lambda: state.tasks)
         [connection] = state.connections
-        connection.look(asyncio.get_running_loop().time() + 1)
+        connection.check_deadlines(asyncio.get_running_loop().time() + 1)
         go_on.set()
         await reader.readuntil(b"GET")
 
@@ -294,7 +294,7 @@ async def test_news_wait_for_the_opening_where_the_client_takes_its_time():
         await visit._send(event)
 
     with DisconnectMonitor(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
-        watch.look(asyncio.get_running_loop().time() + 2)
+        watch.check_deadlines(asyncio.get_running_loop().time() + 2)
         await asyncio.sleep(0)
         telling = asyncio.ensure_future(watch.send(b"news"))
         await asyncio.sleep(0)
@@ -313,7 +313,7 @@ async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
 
     exchange = Exchange(visit._scope, visit._receive, send)
     with DisconnectMonitor(exchange, Signs(), heartbeat_s=LONG_S) as watch:
-        watch.look(asyncio.get_running_loop().time() + 2)
+        watch.check_deadlines(asyncio.get_running_loop().time() + 2)
         await watch.send(b"news")
         assert watch._pending is not None
         await watch._pending

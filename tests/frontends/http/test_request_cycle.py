@@ -516,7 +516,7 @@ async def test_what_is_mounted_is_told_with_the_headers_of_every_reply_and_count
 @pytest.mark.parametrize("end", ["eof_received", "shutdown", "close"])
 async def test_a_reply_that_waits_to_be_written_is_written_before_its_connection_ends(end):
     async def app(scope, receive, send):
-        scope[CONNECTION]._connection._outbox.at_work += 1
+        scope[CONNECTION]._connection._batcher.active_requests += 1
         await Exchange(scope, receive, send).reply(200, b"{}")
         getattr(scope[CONNECTION]._connection, end)()  # as the loop does it, before this round is over
 
@@ -525,7 +525,7 @@ async def test_a_reply_that_waits_to_be_written_is_written_before_its_connection
 
 async def test_a_reply_that_waits_to_be_written_comes_before_a_refusal():
     async def app(scope, receive, send):
-        scope[CONNECTION]._connection._outbox.at_work += 1
+        scope[CONNECTION]._connection._batcher.active_requests += 1
         await Exchange(scope, receive, send).reply(200, b"{}")
         scope[CONNECTION]._connection.data_received(b"what is this\r\n\r\n")
 
@@ -559,16 +559,16 @@ async def test_the_outbox_knows_how_many_requests_are_at_work():
     async def app(scope, receive, send):
         async with asyncio.timeout(10):
             await both.wait()
-        outbox = scope[CONNECTION]._connection._outbox
-        seen.append(outbox.at_work)
+        batcher = scope[CONNECTION]._connection._batcher
+        seen.append(batcher.active_requests)
         await Exchange(scope, receive, send).reply(200, b"{}")
-        seen.append(outbox)
+        seen.append(batcher)
 
     async with listening(app) as (port, _), client(port) as (reader, writer), client(port) as (other, other_writer):
         writer.write(GET)
         other_writer.write(GET)
         await asyncio.gather(reader.readuntil(b"{}"), other.readuntil(b"{}"))
-        await eventually(lambda: len(seen) == 4 and seen[-1].at_work == 0)
+        await eventually(lambda: len(seen) == 4 and seen[-1].active_requests == 0)
     assert seen[0] == 2
 
 

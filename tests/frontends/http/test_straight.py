@@ -195,9 +195,9 @@ async def test_words_are_a_sign_of_life_and_do_not_overtake_one():
     now_s = asyncio.get_running_loop().time()
     assert watch.is_open()
     watch.write("word")
-    watch.look(now_s + 11)
+    watch.check_deadlines(now_s + 11)
     assert line.sent == [b"word"] and watch.is_open()
-    watch.look(now_s + 22)
+    watch.check_deadlines(now_s + 22)
     assert not watch.is_open()
     assert line.sent == [b"word", b": ping\n\n"]
     line.taken.set_result(None)

@@ -393,7 +393,7 @@ def test_nothing_but_protocol_reaches_stdout(private_home: Path):
     program = (
         "import os, sys\n"
         "from aish.frontends.mcp import serve\n"
-        "source_fd, sink_fd = serve._keep_protocol_apart()\n"
+        "source_fd, sink_fd = serve._redirect_standard_streams()\n"
         "print('from python', flush=True)\n"
         "os.system('echo from a child; cat')\n"
         "os.write(sink_fd, os.read(source_fd, 100))\n"

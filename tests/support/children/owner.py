@@ -23,5 +23,5 @@ async def main() -> None:
 if "noprctl" in sys.argv:
     orphan_guard._find_prctl = lambda: None  # type: ignore[assignment]
 if "noguard" in sys.argv:
-    orphan_guard.watch = orphan_guard.forget = lambda group: None
+    orphan_guard.watch = orphan_guard.unwatch = lambda group: None
 asyncio.run(main())

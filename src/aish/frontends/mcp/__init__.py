@@ -1,1 +1,1 @@
-"""The MCP server frontend: aish's tools for other programs, under aish's own gate, over stdio and HTTP."""
+"""The MCP server: offers the tools of aish to other programs, over stdio and HTTP, behind the gate."""

@@ -1,6 +1,6 @@
-"""The headers 2026-07-28 repeats from a request's body, so that a proxy can route without reading it, held against it.
+"""Checks the headers that revision 2026-07-28 repeats from the body of a request, so that proxies can route by them.
 
-A request whose header says something else than its body is refused: whoever routed it was lied to.
+A request whose headers differ from its body is refused: it may have been routed by a wrong value.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}(\.0{1,30})?")
 
 
 def check_standard(headers: Headers, request: Request) -> None:
-    """RpcError unless revision, method and name are the body's."""
+    """Raises RpcError unless revision, method and name are those of the body."""
     expected = {VERSION: request.meta.get(META_VERSION), METHOD: request.method}
     name = request.params.get(_NAMED_BY.get(request.method, ""))
     if isinstance(name, str):
         expected[NAME] = name
     for header, value in expected.items():
         given = headers.get(header)
-        if headers.is_repeated(header) or given is None or _decoded(given) != value:
+        if headers.is_repeated(header) or given is None or _decode(given) != value:
             raise RpcError(HEADER_MISMATCH, f"the header {header} does not say what the body says")
 
 
 def check_mirrored(headers: Headers, schema: JsonSchema, arguments: Mapping[str, Any]) -> None:
-    """RpcError unless each argument that the schema wants in a header is there, and no other is."""
-    for path, header, kind in _annotated(schema):
+    """Raises RpcError unless exactly the arguments that the schema marks are in headers, with the same values."""
+    for path, header, kind in _find_marked(schema):
         name = f"{_PARAM}{header.lower()}"
         given = headers.get(name)
-        value = _text_of(_value_at(arguments, path))
+        value = _encode_value(_value_at(arguments, path))
         if headers.is_repeated(name) or (given is None) != (value is None):
             raise RpcError(HEADER_MISMATCH, f"the header {name} and the argument {'.'.join(path)} do not go together")
-        if given is not None and value is not None and not _same(_decoded(given), value, kind):
+        if given is not None and value is not None and not _is_same(_decode(given), value, kind):
             raise RpcError(HEADER_MISMATCH, f"the header {name} does not say what the body says")
 
 
-def _annotated(schema: JsonSchema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def _find_marked(schema: JsonSchema, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, str]]:
     properties = schema.get("properties")
     for name, node in properties.items() if isinstance(properties, dict) else ():
         if not isinstance(node, dict):
             continue
         if isinstance(header := node.get("x-mcp-header"), str):
             yield (*path, name), header, str(node.get("type"))
-        yield from _annotated(node, (*path, name))
+        yield from _find_marked(node, (*path, name))
 
 
 def _value_at(arguments: Any, path: tuple[str, ...]) -> Any:
@@ -65,21 +65,21 @@ def _value_at(arguments: Any, path: tuple[str, ...]) -> Any:
     return arguments
 
 
-def _text_of(value: Any) -> str | None:
-    """None for what is never put into a header."""
+def _encode_value(value: Any) -> str | None:
+    """None for a value that is never in a header."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode() if isinstance(value, bool | int | float) else None
 
 
-def _same(given: str | None, value: str, kind: str) -> bool:
+def _is_same(given: str | None, value: str, kind: str) -> bool:
     if given is not None and kind == "integer" and _WHOLE_NUMBER.fullmatch(given) and _WHOLE_NUMBER.fullmatch(value):
         return int(given.partition(".")[0]) == int(value.partition(".")[0])
     return given == value
 
 
-def _decoded(value: str) -> str | None:
-    """None where it claims to be base64 and is not."""
+def _decode(value: str) -> str | None:
+    """None if the value is marked as base64 and is not."""
     wrapped = _SENTINEL.fullmatch(value)
     if wrapped is None:
         return value

@@ -1,8 +1,8 @@
-"""The HTTP transport as a bare ASGI application: one POST per message, answered with JSON or, when there is progress to
-tell, with a stream of events.
+"""The HTTP transport as an ASGI application: one POST per message, answered with JSON or, if there is progress to
+report, with a stream of events.
 
-Nothing is kept between requests, so any worker can answer any of them. There is nothing to listen for, so GET is 405.
-A client that goes away takes its call with it: nobody else could fetch the result.
+Requests share no state, so any worker can answer any of them. The server starts no messages of its own, so GET is 405.
+If a client disconnects, its call is cancelled: no other client could fetch the result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from aish.errors import ConnectionLost
 from aish.frontends.asgi import TOOLS, App, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.frontends.mcp.headers import VERSION, check_mirrored, check_standard
-from aish.frontends.mcp.protocol import Answer, ToolHost, ToolServer, failure
+from aish.frontends.mcp.protocol import McpResponse, ToolHost, ToolServer, error_response
 from aish.frontends.mcp.relay import Relay
 from aish.frontends.mcp.requests import Request, cancelled_request, read_messages, read_request
 from aish.frontends.mcp.revisions import (
@@ -25,13 +25,13 @@ from aish.frontends.mcp.revisions import (
     META_VERSION,
     NO_SESSION,
     STATELESS,
+    TEXT_ONLY,
     UNSUPPORTED_VERSION,
-    WORDS_ONLY,
     check_envelope,
     speaks_stateless,
     unsupported,
 )
-from aish.frontends.mcp.sessions import Sessions
+from aish.frontends.mcp.sessions import McpSessions
 from aish.frontends.origin_guard import OriginGuard
 from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RpcError
 
@@ -39,9 +39,9 @@ from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_REQUESTS = 128
 _SESSION = "mcp-session-id"
-_BATCH_VERSIONS = (None, "2025-03-26")  # None: clients of that revision did not say
+_BATCH_VERSIONS = (None, "2025-03-26")  # None: clients of that revision do not send it
 
-# The stateless era has a status for each error; in the other one an error is a 200 unless no request was understood.
+# The stateless era has a status for each error. In the other one an error is a 200, unless the request was invalid.
 _ALWAYS = {PARSE_ERROR: 400, INVALID_REQUEST: 400, UNSUPPORTED_VERSION: 400, NO_SESSION: 404, BUSY: 503}
 _STATELESS_ONLY = {INVALID_PARAMS: 400, HEADER_MISMATCH: 400, METHOD_NOT_FOUND: 404}
 
@@ -49,19 +49,19 @@ _STATELESS_ONLY = {INVALID_PARAMS: 400, HEADER_MISMATCH: 400, METHOD_NOT_FOUND: 
 def mcp_app(
     engine: ToolHost, *, tools: Sequence[str] = ("*",), hosts: Sequence[str] = (), origins: Sequence[str] = ()
 ) -> McpHttp:
-    """The application for `/mcp`. `hosts`: names we are known by besides localhost; `origins`: sites that may call."""
+    """The application for `/mcp`. `hosts` are further names of this server, `origins` other sites that may call it."""
     return McpHttp(ToolServer(engine, tools=tools), OriginGuard(hosts=hosts, origins=origins))
 
 
 def mcp_mount(engine: Callable[[], ToolHost]) -> App:
-    """For a server whose engine may change while it runs, and whose askers may not use every tool."""
-    made: dict[tuple[str, ...], tuple[ToolHost, McpHttp]] = {}  # as many as there are kinds of keys
+    """The application for a server whose engine may be replaced, and whose callers may be limited to some tools."""
+    apps: dict[tuple[str, ...], tuple[ToolHost, McpHttp]] = {}  # by the tools that a caller may use
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         current, tools = engine(), tuple(scope.get(TOOLS, ("*",)))
-        if tools not in made or made[tools][0] is not current:
-            made[tools] = (current, mcp_app(current, tools=tools))
-        await made[tools][1](scope, receive, send)
+        if tools not in apps or apps[tools][0] is not current:
+            apps[tools] = (current, mcp_app(current, tools=tools))
+        await apps[tools][1](scope, receive, send)
 
     return app
 
@@ -71,7 +71,7 @@ class McpHttp:
         self._server = server
         self._guard = guard
         self._max_body_bytes = max_body_bytes
-        self._sessions = Sessions()
+        self._sessions = McpSessions()
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,9 +83,9 @@ class McpHttp:
             self._check(exchange)
             await (self._end_session if exchange.method == "DELETE" else self._post)(exchange)
         except HttpRefusal as exc:
-            refusal = failure(None, RpcError(INVALID_REQUEST, str(exc)))
+            refusal = error_response(None, RpcError(INVALID_REQUEST, str(exc)))
             await exchange.reply(exc.status, refusal.body, exc.headers)
-        except (ConnectionLost, OSError):  # OSError: from `send`, where the server says so
+        except (ConnectionLost, OSError):  # OSError: raised by `send` of some servers
             return
         finally:
             self._open -= 1
@@ -94,7 +94,7 @@ class McpHttp:
         return self._server.for_owner(exchange.owner) if exchange.owner else self._server
 
     def _check(self, exchange: Exchange) -> None:
-        """What can be refused before a byte of the body is read."""
+        """Refuses invalid requests before the body is read."""
         headers = exchange.headers
         if why := self._guard.find_objection(headers.get("host") or "", headers.get("origin")):
             raise HttpRefusal(403, why)
@@ -124,11 +124,11 @@ class McpHttp:
                 await self._serve_batch(exchange, messages)
                 return
         except RpcError as exc:
-            await _reply(exchange, failure(None, exc), stateless=False)
+            await _reply(exchange, error_response(None, exc), stateless=False)
             return
         [message] = messages
-        if message.id is None or message.is_answer:
-            self._hear(message, session)
+        if message.id is None or message.is_response:
+            self._handle_notification(message, session)
             await exchange.reply(202)
         else:
             await self._serve(exchange, message, session)
@@ -139,7 +139,7 @@ class McpHttp:
             raise RpcError(NO_SESSION, "Session not found")
         return session
 
-    def _hear(self, message: Message, session: str | None) -> None:
+    def _handle_notification(self, message: Message, session: str | None) -> None:
         id = cancelled_request(message)
         if session is not None and id is not None:
             self._sessions.cancel(session, id)
@@ -149,14 +149,14 @@ class McpHttp:
             request = self._admit(exchange, message)
         except RpcError as exc:
             id = message.id if isinstance(message.id, str | int) else None
-            await _reply(exchange, failure(id, exc), stateless=True)
+            await _reply(exchange, error_response(id, exc), stateless=True)
             return
         relay = Relay(exchange)
         work = asyncio.ensure_future(self._server_for(exchange).answer(request, relay.note))
         with self._sessions.running(None if request.stateless else session, request.id, work):
             if not await relay.run(work):
                 return
-        cancelled = failure(request.id, RpcError(CANCELLED, "Request cancelled"))
+        cancelled = error_response(request.id, RpcError(CANCELLED, "Request cancelled"))
         answer = cancelled if work.cancelled() else work.result()
         if relay.streaming:
             await relay.finish(b"" if work.cancelled() else answer.body)
@@ -166,14 +166,14 @@ class McpHttp:
             await exchange.reply(_status(answer.code, stateless=request.stateless), answer.body, headers)
 
     def _admit(self, exchange: Exchange, message: Message) -> Request:
-        """The request, its headers held against its body."""
+        """Reads the request, and checks its headers against its body."""
         version = exchange.headers.get(VERSION)
 
         def stateless(method: str, params: dict[str, Any]) -> bool:
             return speaks_stateless(method, params) or (version is not None and version not in HANDSHAKE)
 
-        # Revisions that know structured results say which they are with every request.
-        request = read_request(message, stateless=stateless, structured=version not in (None, *WORDS_ONLY))
+        # Clients whose revision has structured results name it with every request.
+        request = read_request(message, stateless=stateless, structured=version not in (None, *TEXT_ONLY))
         if not request.stateless:
             return request
         if version is not None and version not in (*HANDSHAKE, *STATELESS) and META_VERSION not in request.meta:
@@ -195,25 +195,26 @@ class McpHttp:
             await exchange.reply(200 if answers else 202, b"[" + b",".join(answers) + b"]" if answers else b"")
 
 
-async def _answer_all(server: ToolServer, messages: Sequence[Message]) -> list[Answer]:
-    """One after another: one batch is not to be a way around the bound on what runs at once."""
+async def _answer_all(server: ToolServer, messages: Sequence[Message]) -> list[McpResponse]:
+    """Answers a batch one by one, so that it cannot exceed the bound on concurrent calls."""
     answers = []
     for message in messages:
-        if message.id is None or message.is_answer:
+        if message.id is None or message.is_response:
             continue
         try:
             request = read_request(message, stateless=lambda method, params: False, structured=False)
             answers.append(await server.answer(request, lambda note: None))
         except RpcError as exc:
-            answers.append(failure(message.id if isinstance(message.id, str | int) else None, exc))
+            answers.append(error_response(message.id if isinstance(message.id, str | int) else None, exc))
     return answers
 
 
-async def _reply(exchange: Exchange, answer: Answer, *, stateless: bool) -> None:
+async def _reply(exchange: Exchange, answer: McpResponse, *, stateless: bool) -> None:
     await exchange.reply(_status(answer.code, stateless=stateless), answer.body)
 
 
 def _status(code: int, *, stateless: bool) -> int:
+    """The HTTP status for the code of an RPC error; 0 is no error."""
     return _ALWAYS.get(code) or (_STATELESS_ONLY.get(code, 200) if stateless else 200)
 
 

@@ -1,8 +1,7 @@
-"""The server's side of MCP without a transport: requests in, answers out, in both eras.
+"""The server side of MCP without a transport: answers requests, in both eras of the protocol.
 
-Declares only `tools`: what the registry has, as far as the gate lets nobody-there-to-ask see it. Every call goes
-through `Engine.call_tool`. Cancelling `answer` stops the tool. What goes wrong inside never shows as more than
-"Internal error".
+Declares only `tools`: those of the registry that the gate allows without a user to ask. Every call goes through
+`Engine.call_tool`. Cancelling `answer` stops the tool. Internal errors are reported as "Internal error" only.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from aish.net.jsonrpc_message import (
 from aish.types.events import ToolResult
 from aish.types.tools import ResultStatus, ToolSpec
 
-MAX_CALLS = 32  # at once: each of them may be a process. Those that follow wait; how many may is the transport's to say
-_SHOWN_CHARS = 100  # of a name the client made up
+MAX_CALLS = 32  # concurrent calls, each of which may be a process; further calls wait, and the transport limits those
+_SHOWN_CHARS = 100  # of a name that the client sent
 
 Report = Callable[[bytes], None]
 
 
 class ToolHost(Protocol):
-    """What the frontend needs of an engine."""
+    """The part of an engine that this frontend uses."""
 
     def visible_tools(
         self, globs: Sequence[str] = ("*",), *, interactive: bool, owner: str = ""
@@ -53,20 +52,20 @@ class ToolHost(Protocol):
     ) -> ToolResult: ...
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A JSON-RPC message, and the code of the error in it; 0 if it is a result."""
+class McpResponse(msgspec.Struct, frozen=True):
+    """A JSON-RPC response, and its error code; 0 if it is a result."""
 
     body: bytes
     code: int = 0
 
 
-async def _at_once() -> None:
+async def _no_wait() -> None:
     return None
 
 
 class ToolServer:
-    """`list_changed`: the transport tells clients when the list is another one. `settled` is awaited before the first
-    list, for tools that are still on their way."""
+    """`list_changed`: the transport notifies clients when the list of tools changes. `wait_for_tools` is awaited before
+    a list, for MCP servers that still connect."""
 
     def __init__(
         self,
@@ -74,20 +73,20 @@ class ToolServer:
         *,
         tools: Sequence[str] = ("*",),
         list_changed: bool = False,
-        settled: Callable[[], Awaitable[None]] = _at_once,
+        wait_for_tools: Callable[[], Awaitable[None]] = _no_wait,
         max_calls: int = MAX_CALLS,
         page_tools: int = PAGE_TOOLS,
     ) -> None:
         self._host = host
-        self._owner = ""  # as in an EffectRequest
+        self._owner = ""
         self._tools = tuple(tools)
         self._list_changed = list_changed
-        self._settled = settled
-        self._calling = asyncio.Semaphore(max_calls)
+        self._wait_for_tools = wait_for_tools
+        self._call_slots = asyncio.Semaphore(max_calls)
         self._page_tools = page_tools
 
     def for_owner(self, owner: str) -> ToolServer:
-        """The same server for the calls of a tenant; both share the bound on calls at once."""
+        """The same server for a tenant. Both share the bound on concurrent calls."""
         server = copy(self)
         server._owner = owner
         return server
@@ -95,26 +94,26 @@ class ToolServer:
     def specs(self) -> Sequence[ToolSpec]:
         return self._host.visible_tools(self._tools, interactive=False, owner=self._owner)
 
-    async def answer(self, request: Request, report: Report) -> Answer:
-        """Never fails. `report` is given notifications about this request while it runs."""
+    async def answer(self, request: Request, report: Report) -> McpResponse:
+        """Never raises. `report` gets notifications about the request while it runs."""
         try:
-            result = await self._result(request, report)
-            return Answer(encode_result(request.id, complete(result) if request.stateless else result))
+            result = await self._make_result(request, report)
+            return McpResponse(encode_result(request.id, complete(result) if request.stateless else result))
         except RpcError as exc:
-            return failure(request.id, exc)
-        except Exception:  # top of the frontend: what went wrong is ours and not for the client's eyes
-            return failure(request.id, RpcError(INTERNAL_ERROR, "Internal error"))
+            return error_response(request.id, exc)
+        except Exception:  # the client gets no details of internal errors
+            return error_response(request.id, RpcError(INTERNAL_ERROR, "Internal error"))
 
-    async def _result(self, request: Request, report: Report) -> Result:
+    async def _make_result(self, request: Request, report: Report) -> Result:
         if request.stateless:
             check_version(request)
         match request.method:
             case "initialize":
-                return self._initialized(request.params)
+                return self._initialize(request.params)
             case "ping":
                 return {}
             case "tools/list":
-                await self._settled()
+                await self._wait_for_tools()
                 cursor = request.params.get("cursor")
                 page = tool_page(self.specs(), cursor, self._page_tools, structured=request.structured)
                 return cacheable(page) if request.stateless else page
@@ -125,7 +124,7 @@ class ToolServer:
             case method:
                 raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:_SHOWN_CHARS]}")
 
-    def _initialized(self, params: dict[str, Any]) -> Result:
+    def _initialize(self, params: dict[str, Any]) -> Result:
         return {
             "protocolVersion": negotiate(params.get("protocolVersion")),
             "capabilities": {"tools": {"listChanged": True} if self._list_changed else {}},
@@ -133,19 +132,19 @@ class ToolServer:
         }
 
     async def _call(self, request: Request, report: Report) -> Result:
-        name, arguments = _call_params(request.params)
-        async with self._calling:
-            on_status = _progress(request.progress_token, report)
+        name, arguments = _parse_call(request.params)
+        async with self._call_slots:
+            on_status = _progress_reporter(request.progress_token, report)
             result = await self._host.call_tool(
                 name, arguments, tools=self._tools, on_status=on_status, owner=self._owner
             )
-        # A tool that ran may itself have said that something is not allowed: that is its result.
+        # A tool that has run (it has an effect) may itself report NOT_ALLOWED; that is a result.
         if result.effect is None and result.status in (ResultStatus.UNKNOWN_TOOL, ResultStatus.NOT_ALLOWED):
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:_SHOWN_CHARS]}")
         return call_result(result, structured=request.structured)
 
 
-def _call_params(params: dict[str, Any]) -> tuple[str, str]:
+def _parse_call(params: dict[str, Any]) -> tuple[str, str]:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
         raise RpcError(INVALID_PARAMS, "params.name must be a string")
@@ -159,20 +158,20 @@ def _call_params(params: dict[str, Any]) -> tuple[str, str]:
         raise RpcError(INVALID_PARAMS, "params.arguments are nested too deeply") from None
 
 
-def _progress(token: str | int | None, report: Report) -> Callable[[str], None]:
-    """A tool's status lines as progress, where the client asked for it. How far it is from the end nobody knows."""
-    said = 0
+def _progress_reporter(token: str | int | None, report: Report) -> Callable[[str], None]:
+    """Reports a tool's status lines as progress, if the client asked for it. The total is unknown."""
+    count = 0
 
-    def tell(text: str) -> None:
-        nonlocal said
+    def report_status(text: str) -> None:
+        nonlocal count
         if token is None:
             return
-        said += 1
-        params = {"progressToken": token, "progress": said, "message": text}
+        count += 1
+        params = {"progressToken": token, "progress": count, "message": text}
         report(encode_notification("notifications/progress", params))
 
-    return tell
+    return report_status
 
 
-def failure(id: str | int | None, error: RpcError) -> Answer:
-    return Answer(encode_error(id, error), error.code)
+def error_response(id: str | int | None, error: RpcError) -> McpResponse:
+    return McpResponse(encode_error(id, error), error.code)

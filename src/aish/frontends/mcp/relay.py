@@ -1,4 +1,4 @@
-"""Waiting for an answer while its client is there: JSON, or a stream once there is news."""
+"""Waits for a response while the client is connected. Progress notes turn the reply into an event stream."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _MAX_NOTES = 256  # for a client that does not read; more are dropped
 
 
 class Relay:
-    """Waits for an answer while its client is there. Notes on the way turn the reply into a stream."""
-
     def __init__(self, exchange: Exchange, *, ping_s: float = _PING_S) -> None:
         self._exchange = exchange
         self._ping_s = ping_s
@@ -30,14 +28,14 @@ class Relay:
             self._news.set()
 
     async def run(self, work: asyncio.Future[Any]) -> bool:
-        """Until `work` is done. False: the client has gone, and `work` with it."""
+        """Waits until `work` is done. Returns False if the client has gone; `work` is then cancelled."""
         gone = asyncio.ensure_future(self._exchange.gone())
         for future in (work, gone):
             future.add_done_callback(lambda _: self._news.set())
         try:
             while not gone.done():
                 finished = work.done()
-                await self._pass_on()
+                await self._send_notes()
                 if finished:
                     return True
                 await self._wait()
@@ -48,10 +46,10 @@ class Relay:
             await asyncio.wait({work, gone}, timeout=_END_S)
 
     async def finish(self, message: bytes) -> None:
-        """The last event of a stream; empty for none."""
+        """Ends the stream, with a last event unless the message is empty."""
         await self._exchange.send_piece(_event(message) if message else b"", last=True)
 
-    async def _pass_on(self) -> None:
+    async def _send_notes(self) -> None:
         self._news.clear()
         while self._notes:
             if not self.streaming:

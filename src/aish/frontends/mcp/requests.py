@@ -1,4 +1,4 @@
-"""Bytes into requests: what a client sent, sorted into what can be answered and what is wrong with the rest."""
+"""Parses what a client sent into requests, or into the error to answer with."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERRO
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, read. `params` is what the client sent, not yet trusted beyond being an object."""
+    """A parsed request. `params` is an object with any content."""
 
     id: str | int
     method: str
     params: dict[str, Any]
     stateless: bool = False
-    structured: bool = True  # its revision knows structured results
+    structured: bool = True  # its revision has structured results
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -32,17 +32,17 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def read_messages(body: bytes) -> list[Message]:
-    """RpcError for what is no JSON, or JSON but no message."""
+    """Raises RpcError for input that is no JSON or no message."""
     try:
         messages = decode_messages(body.strip())
     except BadResponse:
-        raise _unreadable(body) from None
+        raise _invalid_body(body) from None
     if not messages:
         raise RpcError(INVALID_REQUEST, "Invalid Request")
     return messages
 
 
-def _unreadable(body: bytes) -> RpcError:
+def _invalid_body(body: bytes) -> RpcError:
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -53,7 +53,7 @@ def _unreadable(body: bytes) -> RpcError:
 def read_request(
     message: Message, *, stateless: Callable[[str, dict[str, Any]], bool], structured: bool = True
 ) -> Request:
-    """RpcError where it is none. `structured`: unless it is stateless, where all do."""
+    """Raises RpcError if the message is no request. Stateless requests always have structured results."""
     if not isinstance(message.id, str | int) or isinstance(message.id, bool) or not isinstance(message.method, str):
         raise RpcError(INVALID_REQUEST, "Invalid Request")
     params = read_params(message)
@@ -72,7 +72,7 @@ def read_params(message: Message) -> dict[str, Any]:
 
 
 def cancelled_request(message: Message) -> str | int | None:
-    """Whose end a notification asks for, if it is of that kind."""
+    """The id of the request that a notification cancels; None for other notifications."""
     if message.method != "notifications/cancelled":
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the frontend answers, as the wire wants it: a tool as it is listed, a call's result, a page of the list."""
+"""Encodes results for the wire: a page of the list of tools, and the result of a call."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from aish.types.messages import ImagePart, Part, TextPart
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 
 SERVER_INFO = {"name": "aish", "version": __version__}
-# Enough for nearly every server there is in one page, and a page stays far below any reader's bound on a message.
+# Nearly every server fits into one page, and a page stays far below the message limits of clients.
 PAGE_TOOLS = 100
-# How long a client may keep a list it asked for: tools come and go with the servers they are from.
+# How long a client may cache a list: tools come and go with the MCP servers they are from.
 _LIST_TTL_MS = 5_000
 
 Result = dict[str, Any]
 
 
 def complete(result: Result) -> Result:
-    """The same as the stateless era wants it."""
+    """The result in the form of the stateless era."""
     return {"resultType": "complete", **result, "_meta": {META_SERVER: SERVER_INFO}}
 
 
@@ -34,31 +34,37 @@ def cacheable(result: Result) -> Result:
 
 
 def tool_page(specs: Sequence[ToolSpec], cursor: object, page_tools: int, *, structured: bool) -> Result:
-    """A cursor is the name of the last tool seen, so a list that grows meanwhile loses and repeats nothing."""
-    start = 0 if cursor is None else _after(specs, cursor)
+    """One page of the list. The cursor is the name of the last tool, so a list that grows in between stays
+    consistent."""
+    start = 0 if cursor is None else _index_after(specs, cursor)
     page = specs[start : start + page_tools]
-    result: Result = {"tools": [_listed(spec, structured=structured) for spec in page]}
+    result: Result = {"tools": [_describe_tool(spec, structured=structured) for spec in page]}
     return {**result, "nextCursor": page[-1].name} if start + page_tools < len(specs) else result
 
 
-def _after(specs: Sequence[ToolSpec], cursor: object) -> int:
+def _index_after(specs: Sequence[ToolSpec], cursor: object) -> int:
     for index, spec in enumerate(specs):
         if spec.name == cursor:
             return index + 1
     raise RpcError(INVALID_PARAMS, "Invalid cursor: begin the list again without one")
 
 
-def _listed(spec: ToolSpec, *, structured: bool) -> Result:
+def _describe_tool(spec: ToolSpec, *, structured: bool) -> Result:
     schema = spec.schema if spec.schema.get("type") == "object" else {**spec.schema, "type": "object"}
     hints = {
         "readOnlyHint": spec.effect is Effect.READ,
         "destructiveHint": spec.effect is Effect.EXEC,
         "openWorldHint": spec.effect is Effect.NETWORK,
     }
-    listed: Result = {"name": spec.name, "description": spec.description, "inputSchema": schema, "annotations": hints}
+    description: Result = {
+        "name": spec.name,
+        "description": spec.description,
+        "inputSchema": schema,
+        "annotations": hints,
+    }
     if structured and (promise := find_promise(spec)) is not None:
-        listed["outputSchema"] = promise
-    return listed
+        description["outputSchema"] = promise
+    return description
 
 
 def call_result(result: ToolResult, *, structured: bool) -> Result:
@@ -66,7 +72,7 @@ def call_result(result: ToolResult, *, structured: bool) -> Result:
     if not structured or result.structured is msgspec.UNSET:
         return {"content": content, "isError": result.status is not ResultStatus.OK}
     if result.structured.value is None:
-        # To leave out what is promised is allowed to errors only.
+        # Only an error may lack the structured content that the tool promises.
         note = f"[aish] the tool has run, but without the structured result it promises: {result.structured.lacking}."
         return {"content": [{"type": "text", "text": note}, *content], "isError": True}
     return {"content": content, "structuredContent": result.structured.value, "isError": False}

@@ -1,7 +1,7 @@
-"""The revisions of MCP that are served, and what each request must carry in which.
+"""The supported revisions of MCP, and what each requires of a request.
 
-Two eras. Up to 2025-11-25 a client shakes hands (`initialize`). From 2026-07-28 every request stands for itself and
-names its revision and the client's capabilities in `params._meta`.
+There are two eras. Up to 2025-11-25 a client begins with a handshake (`initialize`). From 2026-07-28 on requests are
+stateless: each names its revision and the client's capabilities in `params._meta`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from aish.net.jsonrpc_message import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
-# Those that know nothing of structured results: neither promises of them nor that one may be broken.
-WORDS_ONLY = HANDSHAKE[:2]
+# Revisions without structured results.
+TEXT_ONLY = HANDSHAKE[:2]
 
-# Of the codes from -32000 to -32019 each implementation makes its own use.
+# Codes from -32000 to -32019 are defined by each implementation.
 BUSY = -32000
 NO_SESSION = -32001
 CANCELLED = -32002
@@ -29,23 +29,23 @@ META_CAPABILITIES = _PREFIX + "clientCapabilities"
 META_SERVER = _PREFIX + "serverInfo"
 
 DISCOVER = "server/discover"
-# What the stateless era has no more.
+# Methods that the stateless era has removed.
 _REMOVED = frozenset({"initialize", "ping"})
 
 
 def negotiate(wanted: object) -> str:
-    """What `initialize` answers: the client's revision where we speak it, else our newest."""
+    """The revision that `initialize` answers: the client's if it is supported, otherwise our newest."""
     return wanted if isinstance(wanted, str) and wanted in HANDSHAKE else HANDSHAKE[-1]
 
 
 def speaks_stateless(method: str, params: dict[str, Any]) -> bool:
-    """Whether a request over a transport without headers is of the stateless era."""
+    """Whether a request without headers belongs to the stateless era."""
     meta = params.get("_meta")
     return method == DISCOVER or (isinstance(meta, dict) and META_VERSION in meta)
 
 
 def check_envelope(request: Request) -> None:
-    """RpcError unless a stateless request carries what it must."""
+    """Raises RpcError if a stateless request lacks a required field of `_meta`."""
     missing = [key for key in (META_VERSION, META_CAPABILITIES) if key not in request.meta]
     if missing:
         raise RpcError(INVALID_PARAMS, f"params._meta must carry {' and '.join(missing)}")
@@ -54,7 +54,7 @@ def check_envelope(request: Request) -> None:
 
 
 def check_version(request: Request) -> None:
-    """RpcError unless we speak the revision a stateless request names, and the method is part of it."""
+    """Raises RpcError unless the revision of a stateless request is supported and has the method."""
     version = request.meta[META_VERSION]
     if version not in STATELESS:
         raise unsupported(version)

@@ -1,7 +1,7 @@
-"""`aish mcp serve`: our tools for the program that started us, over stdin and stdout.
+"""`aish mcp serve`: offers the tools to the program that started aish, over stdin and stdout.
 
-stdout is protocol and nothing else: the real one is kept for it, and whatever else in this process or its children
-prints goes to stderr. Ends when stdin ends, or by a signal.
+Only the protocol may be on stdout: anything else that this process or its children print goes to stderr. Ends when
+stdin ends, or by a signal.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ _ALL = ["*"]
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    source_fd, sink_fd = _keep_protocol_apart()
+    source_fd, sink_fd = _redirect_standard_streams()
     return run_until_done(_serve(arguments.tools or _ALL, runtime, source_fd, sink_fd))
 
 
 async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: int) -> int:
     async with runtime.engine() as engine:
-        # Most clients ask for the list at once and only once. Servers that take longer are announced when ready.
-        settling = asyncio.ensure_future(runtime.wait_for_mcp(runtime.config.mcp.wait_s))
+        # Most clients ask for the list once, right away. Tools of servers that take longer are announced later.
+        connecting = asyncio.ensure_future(runtime.wait_for_mcp(runtime.config.mcp.wait_s))
 
-        async def settled() -> None:
-            await asyncio.wait({settling})
+        async def wait_for_tools() -> None:
+            await asyncio.wait({connecting})
             if tools != _ALL and not server.specs():
                 print(f"aish: there is no tool that {' '.join(tools)} names", file=sys.stderr, flush=True)
 
         try:
-            server = ToolServer(engine, tools=tools, list_changed=True, settled=settled)
+            server = ToolServer(engine, tools=tools, list_changed=True, wait_for_tools=wait_for_tools)
             await StdioServer(server, source_fd=source_fd, sink_fd=sink_fd).serve()
         finally:
-            settling.cancel()
+            connecting.cancel()
     return 0
 
 
-def _keep_protocol_apart() -> tuple[int, int]:
-    """Where the protocol is from now on. Its old places are nothing to read and stderr."""
+def _redirect_standard_streams() -> tuple[int, int]:
+    """Moves stdin and stdout to new descriptors, which are returned. fd 0 becomes /dev/null, and fd 1 becomes
+    stderr."""
     sys.stdout.flush()
     source_fd, sink_fd = os.dup(_STDIN), os.dup(_STDOUT)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, _STDIN)
-    os.close(nothing)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, _STDIN)
+    os.close(devnull)
     os.dup2(_STDERR, _STDOUT)
     return source_fd, sink_fd

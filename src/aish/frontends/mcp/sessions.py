@@ -1,6 +1,6 @@
-"""What clients of the handshake era call sessions: a name under which a request can be cancelled from another one.
+"""Sessions of the handshake era: names under which one request can cancel another.
 
-Only what is running and what was ended is kept, so a session needs no memory and survives a restart.
+Only running requests and ended sessions are remembered, so an open session needs no memory and survives a restart.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_MAX_ENDED = 10_000  # a client that still uses one after as many others have ended may be answered
+_MAX_ENDED = 10_000  # an ended session that is pushed out by others is usable again
 _NAME = re.compile(r"[\x21-\x7e]{1,128}")
 
 
-class Sessions:
+class McpSessions:
     def __init__(self) -> None:
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._running: dict[tuple[str, str | int], asyncio.Future[Any]] = {}
@@ -29,7 +29,7 @@ class Sessions:
         return name not in self._ended and _NAME.fullmatch(name) is not None
 
     def end(self, name: str) -> None:
-        """Stops what runs in it."""
+        """Ends a session and cancels its requests."""
         self._ended[name] = None
         if len(self._ended) > _MAX_ENDED:
             self._ended.popitem(last=False)
@@ -39,7 +39,7 @@ class Sessions:
 
     @contextmanager
     def running(self, name: str | None, id: str | int, work: asyncio.Future[Any]) -> Iterator[None]:
-        """For as long as this lasts, `cancel` finds it. Without a session nobody can name it."""
+        """Inside, `cancel` can cancel the work. A request without a session cannot be cancelled."""
         if name is None:
             yield
             return

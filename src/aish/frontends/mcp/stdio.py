@@ -1,32 +1,78 @@
-"""The stdio transport: newline JSON-RPC on two file descriptors.
+"""The stdio transport: JSON-RPC lines on two file descriptors.
 
-Life: reads until its input ends or its output breaks. Then what is still running has a moment to finish, is cancelled,
-and `serve` returns. Requests run side by side; answers and notifications leave in the order they were made.
+`serve` reads until the input ends or the output breaks. Then running requests have a moment to finish before they are
+cancelled. Requests run concurrently; responses and notifications are written in the order in which they were made.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Any, TypeVar
 
-from aish.frontends.mcp.lane import BlockingLane
-from aish.frontends.mcp.protocol import Answer, ToolServer, failure
+from aish.frontends.mcp.protocol import McpResponse, ToolServer, error_response
 from aish.frontends.mcp.requests import Request, cancelled_request, read_messages, read_request
-from aish.frontends.mcp.revisions import BUSY, WORDS_ONLY, check_envelope, negotiate, speaks_stateless
+from aish.frontends.mcp.revisions import BUSY, TEXT_ONLY, check_envelope, negotiate, speaks_stateless
 from aish.net.framing import NewlineFraming, Oversize
 from aish.net.jsonrpc_message import INVALID_REQUEST, PARSE_ERROR, Message, RpcError, encode_notification
 from aish.types.tools import ToolSpec
 
+T = TypeVar("T")
+
 _READ_BYTES = 64 * 1024
-MAX_REQUESTS = 1024  # being answered at once, most of them waiting; a client that asks for more has lost its way
-_MAX_HELD_BYTES = 64 * 1024 * 1024  # of requests that are being answered
-_MAX_WAITING = 1024  # messages for a client that does not read; then requests wait and notifications are dropped
+MAX_REQUESTS = 1024  # in progress, most of them waiting for a free slot
+_MAX_PENDING_BYTES = 64 * 1024 * 1024  # of requests in progress
+_MAX_UNWRITTEN = 1024  # messages for a client that does not read; then requests wait and notifications are dropped
 # Clients close our input and wait about two seconds before they send SIGTERM.
 _FINISH_S = 1.0
-_WATCH_S = 1.0  # how soon a client hears of a changed list
+_WATCH_S = 1.0  # how often the list of tools is checked for changes
+
+
+class BlockingThread:
+    """Runs blocking calls one by one in a thread.
+
+    For stdin and stdout: they may be pipes, terminals or files, and no asynchronous API works for all three. The thread
+    is a daemon, so a call that blocks forever does not keep the process from ending.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns, or raises its OSError. If cancelled, `work` still runs to its end."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def job() -> None:
+            try:
+                deliver: tuple[Callable[..., None], Any] = _set_result, work()
+            except OSError as exc:
+                deliver = _set_error, exc
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(deliver[0], done, deliver[1])
+
+        self._jobs.put(job)
+        return await done
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+
+
+def _set_result(done: asyncio.Future[T], result: T) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _set_error(done: asyncio.Future[Any], error: OSError) -> None:
+    if not done.done():
+        done.set_exception(error)
 
 
 class StdioServer:
@@ -36,12 +82,12 @@ class StdioServer:
         self._sink_fd = sink_fd
         self._watch_s = watch_s
         self._framing = NewlineFraming()
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue(_MAX_WAITING)
+        self._unwritten: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNWRITTEN)
         self._running: dict[str | int, asyncio.Task[None]] = {}
-        self._structured = True  # results, as far as the client knows
-        self._held_bytes = 0
+        self._structured = True  # the client's revision has structured results
+        self._pending_bytes = 0
         self._batches: set[asyncio.Task[None]] = set()
-        self._listed: Sequence[ToolSpec] | None = None  # as the client knows it; None: it has not asked
+        self._listed: Sequence[ToolSpec] | None = None  # the list that the client has; None if it has not asked
 
     async def serve(self) -> None:
         async with self._background() as (reading, writing):
@@ -51,11 +97,11 @@ class StdioServer:
                 await asyncio.wait(tasks, timeout=_FINISH_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FINISH_S):
-                    await self._outbox.join()
+                    await self._unwritten.join()
 
     @asynccontextmanager
     async def _background(self) -> AsyncIterator[tuple[asyncio.Future[None], asyncio.Future[None]]]:
-        """Reading and writing; on leaving, everything is stopped."""
+        """Runs the tasks that read and write; on leaving, all tasks are cancelled."""
         tasks = [asyncio.ensure_future(work) for work in (self._read(), self._write(), self._watch())]
         try:
             yield tasks[0], tasks[1]
@@ -64,12 +110,12 @@ class StdioServer:
                 task.cancel()
             await asyncio.wait([*tasks, *self._tasks()], timeout=_FINISH_S)
 
-    # In.
+    # Input.
 
     async def _read(self) -> None:
-        lane = BlockingLane("mcp stdin")
+        thread = BlockingThread("mcp stdin")
         with suppress(OSError):
-            while data := await lane.run(lambda: os.read(self._source_fd, _READ_BYTES)):
+            while data := await thread.run(lambda: os.read(self._source_fd, _READ_BYTES)):
                 for body in self._framing.feed(data):
                     await self._take(body)
         for body in self._framing.feed(b"\n"):  # a last line without its end
@@ -81,24 +127,24 @@ class StdioServer:
                 raise RpcError(PARSE_ERROR, f"Parse error: a message of {body.size} bytes is too large")
             messages = read_messages(body)
         except RpcError as exc:
-            await self._outbox.put(failure(None, exc).body)
+            await self._unwritten.put(error_response(None, exc).body)
             return
         if body[:1] == b"[":
             self._start_batch(messages)
             return
         for message in messages:
             if (answer := self._receive(message, len(body))) is not None:
-                await self._outbox.put(answer.body)
+                await self._unwritten.put(answer.body)
 
-    def _receive(self, message: Message, size: int) -> Answer | None:
-        """Starts what takes time; the answer where there is one at once."""
-        if message.id is None or message.is_answer:
-            self._hear(message)
+    def _receive(self, message: Message, size: int) -> McpResponse | None:
+        """Starts a request. Returns the response if it is known at once."""
+        if message.id is None or message.is_response:
+            self._handle_notification(message)
             return None
         try:
             request = self._admit(message)
         except RpcError as exc:
-            return failure(message.id if isinstance(message.id, str | int) else None, exc)
+            return error_response(message.id if isinstance(message.id, str | int) else None, exc)
         self._start(request, size)
         return None
 
@@ -107,27 +153,27 @@ class StdioServer:
         if request.stateless:
             check_envelope(request)
         elif request.method == "initialize":
-            self._structured = negotiate(request.params.get("protocolVersion")) not in WORDS_ONLY
+            self._structured = negotiate(request.params.get("protocolVersion")) not in TEXT_ONLY
         if request.id in self._running:
             raise RpcError(INVALID_REQUEST, "Invalid Request: a request with this id is still being answered")
-        if len(self._running) + len(self._batches) >= MAX_REQUESTS or self._held_bytes > _MAX_HELD_BYTES:
+        if len(self._running) + len(self._batches) >= MAX_REQUESTS or self._pending_bytes > _MAX_PENDING_BYTES:
             raise RpcError(BUSY, "too many requests at once")
         return request
 
-    def _hear(self, message: Message) -> None:
+    def _handle_notification(self, message: Message) -> None:
         id = cancelled_request(message)
         if id is not None and (task := self._running.get(id)) is not None:
             task.cancel()
 
-    # What runs.
+    # Running requests.
 
     def _start(self, request: Request, size: int) -> None:
         task = asyncio.ensure_future(self._answer(request))
         self._running[request.id] = task
-        self._held_bytes += size
+        self._pending_bytes += size
 
         def ended(_: object) -> None:
-            self._held_bytes -= size
+            self._pending_bytes -= size
             self._running.pop(request.id, None)
 
         task.add_done_callback(ended)
@@ -136,11 +182,11 @@ class StdioServer:
         answer = await self._server.answer(request, self._report)
         if request.method == "tools/list" and not request.stateless:
             self._listed = self._server.specs()
-        await self._outbox.put(answer.body)
+        await self._unwritten.put(answer.body)
 
     def _report(self, notification: bytes) -> None:
         with suppress(asyncio.QueueFull):
-            self._outbox.put_nowait(notification)
+            self._unwritten.put_nowait(notification)
 
     def _start_batch(self, messages: Sequence[Message]) -> None:
         task = asyncio.ensure_future(self._answer_batch(messages))
@@ -148,36 +194,36 @@ class StdioServer:
         task.add_done_callback(self._batches.discard)
 
     async def _answer_batch(self, messages: Sequence[Message]) -> None:
-        """One array of answers for one array of requests, as 2025-03-26 has it. Its members run one after another."""
+        """Answers a batch of revision 2025-03-26 with one array. Its members run one by one."""
         answers = [answer.body for message in messages if (answer := await self._answer_member(message)) is not None]
         if answers:
-            await self._outbox.put(b"[" + b",".join(answers) + b"]")
+            await self._unwritten.put(b"[" + b",".join(answers) + b"]")
 
-    async def _answer_member(self, message: Message) -> Answer | None:
-        if message.id is None or message.is_answer:
-            self._hear(message)
+    async def _answer_member(self, message: Message) -> McpResponse | None:
+        if message.id is None or message.is_response:
+            self._handle_notification(message)
             return None
         try:
             return await self._server.answer(self._admit(message), self._report)
         except RpcError as exc:
-            return failure(message.id if isinstance(message.id, str | int) else None, exc)
+            return error_response(message.id if isinstance(message.id, str | int) else None, exc)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [*self._running.values(), *self._batches]
 
-    # Out.
+    # Output.
 
     async def _write(self) -> None:
-        """Until the other side stops reading for good."""
-        lane = BlockingLane("mcp stdout")
+        """Writes until the other side closes its end."""
+        thread = BlockingThread("mcp stdout")
         while True:
-            data = self._framing.frame(await self._outbox.get())
+            data = self._framing.frame(await self._unwritten.get())
             try:
-                await lane.run(partial(_write_all, self._sink_fd, data))
+                await thread.run(partial(_write_all, self._sink_fd, data))
             except OSError:
                 return
             finally:
-                self._outbox.task_done()
+                self._unwritten.task_done()
 
     async def _watch(self) -> None:
         while True:

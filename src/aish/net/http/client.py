@@ -1,11 +1,10 @@
 """The HTTP/1.1 client: `async with client.request(...) as response`.
 
-Leaving that context before the body has ended closes the connection at once, and that is how an upstream request is
-cancelled; leaving it after the end keeps the connection for the next request. Redirects are answers like any other.
-All failures are WireErrors that name the origin, never the query or a header. A request that makes no sense is a
-UsageError.
+Leaving the context before the body has ended closes the connection at once: that cancels an upstream request. Leaving
+it after the end keeps the connection for the next request. Redirects are not followed. All failures are WireErrors that
+name the origin, never the query or a header. An invalid request raises UsageError.
 
-Written for streams of small pieces from few origins. Behind a proxy it hands over to aiohttp (see `http_proxy`).
+Designed for streams of small pieces from few origins. Requests through a proxy are made with aiohttp (`proxy`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ _DEFAULT_TIMEOUTS = Timeouts()
 
 
 class HttpClient:
-    """Keeps connections between requests, so there is one for many requests, on one event loop, closed by its owner."""
+    """Keeps connections between requests. Use one client for many requests, on one event loop, and close it at the
+    end."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class HttpClient:
         bounds: HttpBounds = _DEFAULT_BOUNDS,
         proxies: ProxySettings | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        reaches: Callable[[str], bool] | None = None,
+        may_reach: Callable[[str], bool] | None = None,
     ) -> None:
-        """`reaches` says of an address whether it may be connected to; None: all may. It is asked about what a name
-        leads to, and that is then connected to. Behind a proxy it is not asked."""
+        """`may_reach` decides whether an address may be connected to; None allows all. It is called with the addresses
+        that a host name resolves to, and not for requests through a proxy."""
         self._bounds = bounds
         self._proxies = proxies
         self._tls = ssl_context
-        self._pool = Pool(bounds, ssl_context, reaches)
+        self._pool = Pool(bounds, ssl_context, may_reach)
         self._through_proxy: ProxyClient | None = None
         self._closed = False
 
@@ -60,7 +60,7 @@ class HttpClient:
         body: bytes = b"",
         timeouts: Timeouts = _DEFAULT_TIMEOUTS,
     ) -> AbstractAsyncContextManager[Response]:
-        """Entering sends the request and waits for the head of the answer."""
+        """Entering the context sends the request and waits for the head of the response."""
         target = parse_url(url)
         if self._closed:
             raise ConnectFailed(f"{target.origin}: the client is closed")
@@ -72,7 +72,7 @@ class HttpClient:
         return Exchange(self._pool, self._bounds, target, method, head, body, timeouts)
 
     async def aclose(self) -> None:
-        """Close every connection; answers still open end with ConnectionLost. Idempotent."""
+        """Closes every connection; responses that are still open end with ConnectionLost. Idempotent."""
         self._closed = True
         await self._pool.aclose()
         if self._through_proxy is not None:
@@ -88,7 +88,7 @@ class HttpClient:
 
     def _proxy_client(self) -> ProxyClient:
         if self._through_proxy is None:
-            from aish.net.http.proxy import ProxyClient  # few need it
+            from aish.net.http.proxy import ProxyClient  # slow to import
 
             self._through_proxy = ProxyClient(self._bounds, self._tls)
         return self._through_proxy

@@ -1,4 +1,4 @@
-"""One connection to an origin: opening it, and passing bytes between its transport and whoever has it.
+"""Opens a connection to an origin, and passes bytes between its transport and the exchange that uses it.
 
 Life: opened by the pool, lent to one exchange after another, idle in between, aborted or lost once. Never reopened.
 """
@@ -14,23 +14,23 @@ from functools import partial
 from typing import Protocol, cast
 
 from aish.errors import ConnectFailed, WireError, WireTimeout
-from aish.net.http.response import AnswerParser
+from aish.net.http.response import ResponseParser
 from aish.net.http.target import Target
-from aish.net.read_size import read_little
-from aish.net.write_batcher import Outbox, outbox_of
+from aish.net.read_size import limit_read_size
+from aish.net.write_batcher import WriteBatcher, get_write_batcher
 
 _NO_ANSWER = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
 
 class Borrower(Protocol):
-    """Who has a connection, as the connection and its pool see it."""
+    """The exchange that uses a connection, as the connection and its pool see it."""
 
     def feed(self, data: bytes) -> None: ...
 
     def write_resumed(self) -> None: ...
 
-    def peer_left(self, cause: Exception | None) -> None:
-        """The connection is gone: in an orderly way, or because of `cause`."""
+    def handle_closed(self, cause: Exception | None) -> None:
+        """The connection was closed: in an orderly way, or because of `cause`."""
 
     def fail(self, error: WireError) -> None: ...
 
@@ -38,10 +38,10 @@ class Borrower(Protocol):
 class Connection(asyncio.Protocol):
     """`on_lost` is called once, when the transport is gone for good."""
 
-    # While there is a transport.
-    parser: AnswerParser
-    outbox: Outbox
-    write_together: Callable[[bytes], None]  # by the outbox
+    # Set while there is a transport.
+    parser: ResponseParser
+    batcher: WriteBatcher
+    write_batched: Callable[[bytes], None]
 
     def __init__(self, target: Target, max_header_bytes: int, on_lost: Callable[[Connection], None]) -> None:
         self.target = target
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once: nothing that is still to be written is waited for, so that the peer hears of it now."""
+        """Closes at once, without writing what is still buffered."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -82,23 +82,23 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.parser = AnswerParser(self.target.origin, self._max_header_bytes)
-        self.outbox = outbox_of(asyncio.get_running_loop())
-        self.write_together = partial(self.outbox.put, self._transport)
-        read_little(transport)
+        self.parser = ResponseParser(self.target.origin, self._max_header_bytes)
+        self.batcher = get_write_batcher(asyncio.get_running_loop())
+        self.write_batched = partial(self.batcher.put, self._transport)
+        limit_read_size(transport)
 
     def data_received(self, data: bytes) -> None:
         if self.borrower is not None:
             self.borrower.feed(data)
         else:
-            self.abort()  # nobody asked: after this nothing on this connection could be trusted
+            self.abort()  # data without a request: nothing on this connection can be trusted any more
 
     def eof_received(self) -> None:
-        self._leave(None)
+        self._close(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._leave(exc)
+        self._close(exc)
         self.parser.release()
         self._on_lost(self)
 
@@ -110,9 +110,9 @@ class Connection(asyncio.Protocol):
         if self.borrower is not None:
             self.borrower.write_resumed()
 
-    def _leave(self, exc: Exception | None) -> None:
+    def _close(self, exc: Exception | None) -> None:
         if self.borrower is not None:
-            self.borrower.peer_left(exc)
+            self.borrower.handle_closed(exc)
         self.abort()
 
 
@@ -121,13 +121,13 @@ async def open_connection(
     max_header_bytes: int,
     on_lost: Callable[[Connection], None],
     tls: ssl.SSLContext | None,
-    reaches: Callable[[str], bool] | None = None,
+    may_reach: Callable[[str], bool] | None = None,
 ) -> Connection:
-    """ConnectFailed or WireTimeout says why not. The caller sets the deadline. `reaches` as in HttpClient."""
+    """Raises ConnectFailed or WireTimeout. The caller sets the deadline. `may_reach` as in HttpClient."""
     loop = asyncio.get_running_loop()
     connection = Connection(target, max_header_bytes, on_lost)
     try:
-        host = target.host if reaches is None or target.socket_path else await _reachable(target, reaches)
+        host = target.host if may_reach is None or target.socket_path else await _resolve_checked(target, may_reach)
         if target.socket_path:
             await loop.create_unix_connection(lambda: connection, target.socket_path)
         else:
@@ -139,15 +139,15 @@ async def open_connection(
                 server_hostname=target.host if tls is not None else None,
             )
     except (OSError, NotImplementedError, AttributeError, UnicodeError) as exc:
-        raise explain(exc, target.origin) from exc
+        raise explain_connect_error(exc, target.origin) from exc
     return connection
 
 
-async def _reachable(target: Target, reaches: Callable[[str], bool]) -> str:
-    """The address to connect to. Looked up once: asked again, a name could lead elsewhere."""
+async def _resolve_checked(target: Target, may_reach: Callable[[str], bool]) -> str:
+    """The address to connect to. Resolved once: a second lookup could give another address than the one checked."""
     found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = [str(entry[4][0]) for entry in found]
-    if not addresses or not all(map(reaches, addresses)):
+    if not addresses or not all(map(may_reach, addresses)):
         raise ConnectFailed(
             f"{target.origin}: leads to an address that is not public",
             hint="Name the host itself where it may be connected to.",
@@ -155,9 +155,9 @@ async def _reachable(target: Target, reaches: Callable[[str], bool]) -> str:
     return addresses[0]
 
 
-def explain(exc: Exception, origin: str) -> ConnectFailed | WireTimeout:
-    """What a failure to connect means to a person. A host that does not answer is a matter of time, though it may be
-    the system here that has lost its patience."""
+def explain_connect_error(exc: Exception, origin: str) -> ConnectFailed | WireTimeout:
+    """Translates a failure to connect. A host that does not answer is a timeout, even if the operating system gave
+    up."""
     if isinstance(exc, ssl.SSLCertVerificationError):
         return ConnectFailed(
             f"{origin}: its TLS certificate is not accepted: {exc.verify_message}",

@@ -1,8 +1,8 @@
 """The deadlines of one request.
 
-What is due soon has a timer of its own, set for the nearest moment at which anything could be due; when it fires it
-looks at what is due now and sets itself again. What is due later is left to the sweep that looks at all requests. So
-a piece of a body costs a time stamp, not a timer. Connecting is bounded by whoever connects.
+A deadline that is due soon has a timer of its own, set for the earliest moment at which anything can be due; when it
+fires it checks what is due and is set again. Later deadlines are checked by the shared timer of all requests
+(`net.deadlines`). So a piece of a body costs a time stamp, not a timer. The pool enforces the deadline for connecting.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Literal, Protocol, assert_never
 import msgspec
 
 from aish.errors import WireError, WireTimeout
-from aish.net.deadlines import Sweep
+from aish.net.deadlines import DeadlineTimer
 from aish.net.http.message import Timeouts
 
-# What is due before this has a timer: a sweep would come late.
+# Deadlines that are due sooner have their own timer: the shared one would be late.
 _SOON_S = 1.0
 
 Phase = Literal["connect", "send", "first_byte", "idle", "total"]
 
-_SAYS: dict[Phase, str] = {
+_MESSAGES: dict[Phase, str] = {
     "connect": "no connection within {:g} s",
     "send": "took nothing more of the request for {:g} s",
     "first_byte": "no answer within {:g} s of the request",
@@ -38,60 +38,63 @@ _HINTS: dict[Phase, str] = {
 }
 
 
-class Watched(Protocol):
+class WatchedRequest(Protocol):
     @property
     def waiting(self) -> bool:
-        """Whether somebody waits for the peer right now."""
+        """Whether the caller waits for the peer right now."""
 
     def fail(self, error: WireError) -> None: ...
 
 
 class Watchdog:
-    """`stamp` is the moment since which the peer has been waited for; whoever waits sets it. `has_heard`: something has
-    come since. The moment is then that of the next look, a quarter of a second late at most: who hears word by word
-    does not ask each time what time it is."""
+    """`stamp` is the time since which the peer is waited for; the exchange sets it. `has_received`: data has arrived
+    since. The next check then takes its own time as the stamp, at most a quarter of a second late, which saves reading
+    the clock for every word."""
 
     __slots__ = (
+        "_deadlines",
         "_limit_s",
         "_loop",
         "_origin",
         "_phase",
-        "_sweep",
         "_timeouts",
         "_timer",
         "_total_due",
         "_watched",
-        "has_heard",
+        "has_received",
         "stamp",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sweep: Sweep, timeouts: Timeouts, origin: str) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, deadlines: DeadlineTimer, timeouts: Timeouts, origin: str
+    ) -> None:
         self.stamp = loop.time()
-        self.has_heard = False
+        self.has_received = False
         self._loop = loop
-        self._sweep = sweep
+        self._deadlines = deadlines
         self._timeouts = timeouts
         self._origin = origin
         self._total_due = math.inf if timeouts.total_s is None else self.stamp + timeouts.total_s
         self._phase: Phase = "connect"
         self._limit_s = timeouts.connect_s
-        self._watched: Watched | None = None
+        self._watched: WatchedRequest | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def connect_due(self) -> float:
-        """When connecting, if it starts now, must be over."""
+        """The deadline for connecting, if it starts now."""
         due_s = self._loop.time() + self._timeouts.connect_s
         self._phase = "connect" if due_s < self._total_due else "total"
         return min(due_s, self._total_due)
 
     def connect_error(self) -> WireTimeout:
-        """What was due. Not asked of the clock: a timer may come a little before its time."""
+        """The error for the deadline that `connect_due` gave. Does not read the clock: timers may fire slightly
+        early."""
         return self._error(self._phase)
 
-    def watch(self, watched: Watched, phase: Literal["send", "first_byte"]) -> None:
-        """From now on. A timer is set so early that no phase entered later can be due before it."""
+    def watch(self, watched: WatchedRequest, phase: Literal["send", "first_byte"]) -> None:
+        """Starts watching. The timer is set so early that no later phase can be due before it."""
         self._watched = watched
-        self._sweep.add(self)
+        self._deadlines.add(self)
         self.enter(phase)
         timeouts, left_s = self._timeouts, self._total_due - self.stamp
         if timeouts.first_byte_s < _SOON_S or timeouts.idle_s < _SOON_S or left_s < _SOON_S:
@@ -115,17 +118,18 @@ class Watchdog:
 
     def stop(self) -> None:
         self._watched = None
-        self._sweep.discard(self)
+        self._deadlines.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def look(self, now_s: float) -> None:
+    def check_deadlines(self, now_s: float) -> None:
         watched = self._watched
         if watched is None:
             return
-        if self.has_heard or (self._phase == "idle" and not watched.waiting):  # then our own caller is the slow one
-            self.stamp, self.has_heard = now_s, False
+        # If the caller does not wait, the caller is slow, and not the peer.
+        if self.has_received or (self._phase == "idle" and not watched.waiting):
+            self.stamp, self.has_received = now_s, False
         due_s = min(self.stamp + self._limit_s, self._total_due)
         if now_s >= due_s:
             self.stop()
@@ -142,14 +146,14 @@ class Watchdog:
 
     def _fire(self) -> None:
         self._timer = None
-        self.look(self._loop.time())
+        self.check_deadlines(self._loop.time())
 
     def _error(self, phase: Phase) -> WireTimeout:
         return timeout_error(self._origin, self._timeouts, phase)
 
 
 def timeout_error(origin: str, timeouts: Timeouts, phase: Phase) -> WireTimeout:
-    text = _SAYS[phase].format(_limit_of(timeouts, phase))
+    text = _MESSAGES[phase].format(_limit_of(timeouts, phase))
     return WireTimeout(f"{origin}: {text}", phase=phase, hint=_HINTS[phase])
 
 

@@ -1,8 +1,8 @@
-"""One request and its answer: takes a connection, sends, waits, holds what has arrived, hands out the body.
+"""One request and its response: takes a connection, sends, waits, buffers what has arrived, hands out the body.
 
-Entered by its caller, who gets it back as the response once the head has arrived; over when the caller leaves. Bytes
-are parsed in the protocol's own callback, and the one waiter is woken by a future: no task and no queue between. Where
-a piece can be taken at once, in the callback itself, the waiter is not even woken.
+Entering returns it as the response once the head has arrived; leaving ends it. Bytes are parsed in the callback of the
+protocol, and the one waiter is woken by a future, without a task or a queue in between. A piece that a direct consumer
+takes in the callback itself does not even wake the waiter.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from aish.net.http.connection import Connection
 from aish.net.http.deadlines import Watchdog
 from aish.net.http.message import HttpBounds, Response, Timeouts
 from aish.net.http.pool import Pool
-from aish.net.http.response import AnswerParser
+from aish.net.http.response import ResponseParser
 from aish.net.http.target import Target
 
 _SLICE_BYTES = 64 * 1024  # asyncio's own write high-water mark: more at once would only be copied into its buffer
 
 
 class Exchange(Response):
-    # From entering on, and anew for a second try.
+    # Set on entering, and again for a second attempt.
     _watch: Watchdog
     _loop: asyncio.AbstractEventLoop
     _connection: Connection
-    _parser: AnswerParser
+    _parser: ResponseParser
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class Exchange(Response):
         self._head = head
         self._body = body
         self._timeouts = timeouts
-        self._put_at = -1  # how often the outbox had been flushed when the request was put there
-        self._touched = False  # whether any byte has come back
-        self._complete = False  # the whole answer has
-        self._is_spared = False  # what is still to come is not missed
-        self._waiter: asyncio.Future[bytes] | None = None  # is handed the piece that comes, or b"" for other news
-        self._take: Callable[[bytes], bool] | None = None  # is offered it before
-        self._raised: Exception | None = None  # by that
+        self._flush_count_at_put = -1  # of the batcher, when the request was put there
+        self._has_received = False  # any byte of the response
+        self._complete = False  # the whole response has arrived
+        self._is_rest_optional = False
+        self._waiter: asyncio.Future[bytes] | None = None  # gets the next piece, or b"" if something else happened
+        self._take: Callable[[bytes], bool] | None = None  # the direct consumer, which is offered a piece first
+        self._raised: Exception | None = None  # by the direct consumer
         self._error: WireError | None = None
         self._sent = False
         self._pieces: deque[bytes] = deque()
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._paused = False
 
     @property
@@ -69,21 +69,21 @@ class Exchange(Response):
     def at_end(self) -> bool:
         return self._complete and not self._pieces and self._error is None
 
-    # What the caller's side does.
+    # Called by the caller of the client.
 
     async def __aenter__(self) -> Response:
         pool, target = self._pool, self._target
         self._loop = pool.loop
-        self._watch = watch = Watchdog(pool.loop, pool.sweep, self._timeouts, target.origin)
-        connection = pool.find_idle(target) or await pool.obtain(target, watch)
+        self._watch = watch = Watchdog(pool.loop, pool.deadlines, self._timeouts, target.origin)
+        connection = pool.find_idle(target) or await pool.acquire(target, watch)
         reused = connection.reused
         try:
             return await self._ask(connection)
         except ConnectionLost:
-            # The peer may close an idle connection just as we use it. A request on a new one has no such excuse.
-            if not reused or self._touched:
+            # The peer may close an idle connection just as we use it, so the request is tried once on a new one.
+            if not reused or self._has_received:
                 raise
-        return await self._ask(await pool.obtain(target, watch))
+        return await self._ask(await pool.acquire(target, watch))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
@@ -96,16 +96,16 @@ class Exchange(Response):
         parser.begin(head_only=self._method == "HEAD")
         connection.borrower = self
         try:
-            if not connection.usable:  # lost between being handed over and now, when nobody was there to be told
-                self.peer_left(None)
+            if not connection.usable:  # lost while it was handed over, when it had no borrower to notify
+                self.handle_closed(None)
             if len(self._body) <= _SLICE_BYTES:
                 self._watch.watch(self, "first_byte")
-                self._put_at = connection.outbox.flushed
-                connection.write_together(self._head + self._body)
+                self._flush_count_at_put = connection.batcher.flush_count
+                connection.write_batched(self._head + self._body)
                 self._sent = True
             else:
                 await self._send_slices(memoryview(self._body))
-            while not parser.headed:
+            while not parser.has_head:
                 if self._error is not None:
                     raise self._error
                 self._waiter = self._loop.create_future()
@@ -114,36 +114,36 @@ class Exchange(Response):
             self._leave()
             raise
         self.status, self.reason, self.headers = parser.status, parser.reason, parser.headers
-        if self._complete:  # whoever reads it now may take any time
+        if self._complete:  # the caller may take any time to read it
             self._watch.stop()
         else:
             self._watch.enter("idle")
         return self
 
     async def _send_slices(self, body: memoryview) -> None:
-        """No faster than the peer takes it. Stops when the answer comes before the end of it."""
+        """Sends the body as fast as the peer takes it. Stops if the response begins before its end."""
         connection = self._connection
         self._watch.watch(self, "send")
         connection.write(self._head)
         for start in range(0, len(body), _SLICE_BYTES):
             connection.write(body[start : start + _SLICE_BYTES])
-            while connection.write_paused and not self._answered():
+            while connection.write_paused and not self._has_response():
                 self._waiter = self._loop.create_future()
                 self._put_back(await self._waiter)
-            if self._answered():
+            if self._has_response():
                 return
         self._sent = True
         self._watch.enter("first_byte")
 
-    def _answered(self) -> bool:
-        return self._parser.headed or self._error is not None
+    def _has_response(self) -> bool:
+        return self._parser.has_head or self._error is not None
 
     async def next_piece(self) -> bytes:
         while not self._pieces:
             if self._raised is not None:
-                self._raise_what_was_raised()
+                self._reraise()
             if self._error is not None:
-                if self._is_spared:
+                if self._is_rest_optional:
                     return b""
                 raise self._error
             if self._complete:
@@ -159,12 +159,12 @@ class Exchange(Response):
             except asyncio.CancelledError:
                 if self._waiter is waiter:
                     self._waiter = None
-                if not waiter.cancelled():  # too late: it is kept for whoever reads on
+                if not waiter.cancelled():  # the piece has already been delivered: it stays for the next read
                     self._put_back(waiter.result())
                 raise
         piece = self._pieces.popleft()
-        self._held_bytes -= len(piece)
-        if self._paused and self._held_bytes <= self._bounds.high_water_bytes // 2:
+        self._buffered_bytes -= len(piece)
+        if self._paused and self._buffered_bytes <= self._bounds.high_water_bytes // 2:
             self._paused = False
             self._connection.resume_reading()
         return piece
@@ -173,49 +173,50 @@ class Exchange(Response):
         self._take = take
 
     def limit_silence(self, seconds: float) -> None:
-        if not self._complete:  # then there is nothing to wait for
+        if not self._complete:
             self._watch.limit_silence(seconds)
 
-    def spare_rest(self, seconds: float) -> None:
+    def make_rest_optional(self, seconds: float) -> None:
         if not self._complete:
-            self._is_spared = True
+            self._is_rest_optional = True
             self._watch.limit_rest(seconds)
 
     def _leave(self) -> None:
-        """End it, wherever it stands."""
+        """Ends the exchange in any state, and returns the connection to the pool."""
         self._watch.stop()
-        self._take = self._raised = None  # which lead back here
+        self._take = self._raised = None  # they refer back to this object
         if self._paused:
             self._paused = False
             self._connection.resume_reading()
         if not self._complete:
-            # Another than was raised: that one leads back here by the way it came.
+            # A new error, since the traceback of the raised one refers back to this object.
             self._error = ConnectionLost(f"{self._target.origin}: the answer was left before its end")
         reusable = self._complete and self._sent and self._parser.keep_alive
         self._pool.release(self._connection, reusable=reusable)
 
-    def _raise_what_was_raised(self) -> NoReturn:
+    def _reraise(self) -> NoReturn:
+        """Raises what the direct consumer raised."""
         raised, self._raised = self._raised, None
         try:
             assert raised is not None
             raise raised
         finally:
-            raised = None  # it leads back here
+            raised = None  # breaks the reference cycle
 
     def _put_back(self, piece: bytes) -> None:
-        """Before whatever has come since it was handed over."""
+        """Returns a piece to the front of the buffer."""
         if piece:
             self._pieces.appendleft(piece)
-            self._held_bytes += len(piece)
+            self._buffered_bytes += len(piece)
 
-    # What the connection's side does.
+    # Called by the connection.
 
     def feed(self, data: bytes) -> None:
-        if not self._touched:
-            if self._put_at == self._connection.outbox.flushed:
+        if not self._has_received:
+            if self._flush_count_at_put == self._connection.batcher.flush_count:
                 self.fail(ConnectionLost(f"{self._target.origin}: it answers before it is asked"))
                 return
-            self._touched = True
+            self._has_received = True
         parser = self._parser
         piece = parser.feed(data)
         self._complete = parser.complete
@@ -223,25 +224,25 @@ class Exchange(Response):
         if waiter is not None and not waiter.done():
             try:
                 if self._take is None or not piece or self._complete or not self._take(piece):
-                    self._hand_over(piece, waiter)
+                    self._deliver(piece, waiter)
                 else:
-                    self._watch.has_heard = True
-            except Exception as exc:  # is no matter of the event loop, which calls us, but of whoever reads
+                    self._watch.has_received = True
+            except Exception as exc:  # raised where the caller reads, and not in the event loop
                 self._raised = exc
-                self._hand_over(b"", waiter)
+                self._deliver(b"", waiter)
         elif piece:
-            self._hold(piece)
+            self._buffer(piece)
         if parser.error is not None:
             self.fail(parser.error)
 
-    def _hand_over(self, piece: bytes, waiter: asyncio.Future[bytes]) -> None:
+    def _deliver(self, piece: bytes, waiter: asyncio.Future[bytes]) -> None:
         self._waiter = None
         waiter.set_result(piece)
 
-    def _hold(self, piece: bytes) -> None:
+    def _buffer(self, piece: bytes) -> None:
         self._pieces.append(piece)
-        self._held_bytes += len(piece)
-        if self._held_bytes > self._bounds.high_water_bytes and not self._paused:
+        self._buffered_bytes += len(piece)
+        if self._buffered_bytes > self._bounds.high_water_bytes and not self._paused:
             self._paused = True
             self._connection.pause_reading()
 
@@ -255,18 +256,18 @@ class Exchange(Response):
         self._wake()
 
     def fail(self, error: WireError) -> None:
-        """Nothing more will come. What has arrived can still be read, then `error` is raised."""
+        """Ends the response: what has arrived can still be read, then `error` is raised."""
         if self._error is None and not self._complete:
             self._error = error
         self._connection.abort()
         self._wake()
 
-    def peer_left(self, cause: Exception | None) -> None:
+    def handle_closed(self, cause: Exception | None) -> None:
         if cause is None:
             self._parser.end()
             self._complete = self._parser.complete
         if not self._complete and self._error is None:
-            when = "in the middle of its answer" if self._touched else "before it answered"
+            when = "in the middle of its answer" if self._has_received else "before it answered"
             self._error = ConnectionLost(f"{self._target.origin}: the connection was closed {when}")
             self._error.__cause__ = cause
         self._wake()

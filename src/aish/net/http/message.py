@@ -1,6 +1,6 @@
-"""What is said over HTTP: bounds, deadlines, headers, the request head, and the answer as callers see it.
+"""The parts of an HTTP exchange: bounds, timeouts, headers, the request head, and the response as callers see it.
 
-Knows nothing of sockets. Reprs never show header values: they may hold keys.
+Does no I/O. Reprs never show header values: they may contain keys.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ HeaderItems = Sequence[tuple[str, str]] | Mapping[str, str]
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# The client frames messages, keeps connections and decodes nothing: a caller setting these could only break that.
-_OURS = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "upgrade", "expect", "te"})
+# The client itself frames messages and keeps connections; a caller that sets these headers would break that.
+_RESERVED = frozenset(
+    {"content-length", "transfer-encoding", "connection", "accept-encoding", "upgrade", "expect", "te"}
+)
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -35,14 +37,14 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 class HttpBounds(msgspec.Struct, frozen=True):
     max_header_bytes: int = 64 * 1024  # ten times what real servers send, and small enough to ignore in memory
-    max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway answer cannot fill memory
+    max_body_bytes: int = 64 * 1024 * 1024  # for read(): long embeddings fit, a runaway response cannot fill memory
     max_connections_per_origin: int = 8192  # streams to one model server must not queue behind each other
     idle_expiry_s: float = 30  # longer than the pause between two steps of a turn, shorter than most NATs forget
-    high_water_bytes: int = 256 * 1024  # a few full reads; past it the peer has to wait for our caller
+    high_water_bytes: int = 256 * 1024  # a few full reads; with more in the buffer, reading pauses
 
 
 class Headers:
-    """Response headers in the order received, duplicates kept. Names are given in lower case, looked up in any."""
+    """Response headers in the order received, with duplicates. Lookup ignores case."""
 
     __slots__ = ("_items",)
 
@@ -50,7 +52,7 @@ class Headers:
         self._items = items
 
     def find(self, name: str) -> str | None:
-        """The first value of that name."""
+        """The first value with this name."""
         wanted = name.lower().encode("latin-1")
         for key, value in self._items:
             if key == wanted:
@@ -86,10 +88,10 @@ NO_HEADERS = Headers()
 
 
 class Response(AsyncIterator[bytes]):
-    """An answer whose head has arrived. Iterate over it, once, for the body in the pieces in which it arrives.
+    """A response whose head has arrived. Iterating over it gives the body once, in the pieces in which it arrives.
 
-    Valid inside the context that gave it. A body that breaks off raises ConnectionLost, a late one WireTimeout. The
-    body is as sent: no content-encoding is ever asked for, and one sent anyway is not undone.
+    Valid inside the context of the request. A body that breaks off raises ConnectionLost, a late one WireTimeout. The
+    body is as sent: no content-encoding is requested, and none is decoded.
     """
 
     status: int = 0
@@ -100,16 +102,17 @@ class Response(AsyncIterator[bytes]):
 
     @property
     def at_end(self) -> bool:
-        """Whether it is known that no piece follows. Where it is not, the next one tells."""
+        """Whether it is already known that no piece follows."""
         return False
 
     @abstractmethod
     async def next_piece(self) -> bytes:
-        """The same as iterating, but the end is an empty piece."""
+        """The next piece; b"" at the end."""
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """From now on a piece that comes alone, while the next one is waited for, may be offered to `take` first, as
-        it is read from the wire. What it takes is not handed out. It never waits; what it raises is raised there."""
+        """Sets a direct consumer. A piece that arrives while the caller waits for the next one is passed to `take` in
+        the socket callback. If `take` returns True, the piece is consumed and not handed out. It must not block; what
+        it raises is raised where the caller reads."""
 
     async def __anext__(self) -> bytes:
         if piece := await self.next_piece():
@@ -118,14 +121,15 @@ class Response(AsyncIterator[bytes]):
 
     @abstractmethod
     def limit_silence(self, seconds: float) -> None:
-        """From now on the peer may be silent for no longer than this."""
+        """Limits how long the peer may be silent from now on."""
 
     @abstractmethod
-    def spare_rest(self, seconds: float) -> None:
-        """The rest of the answer has this long to arrive, and what fails from now on only ends it: it is not missed."""
+    def make_rest_optional(self, seconds: float) -> None:
+        """Gives the rest of the body this long to arrive. From now on a failure only ends the body, without an
+        error."""
 
     async def read(self, max_bytes: int | None = None) -> bytes:
-        """The rest of the body; TooLarge if there is more of it than `max_bytes` (by default the client's bound)."""
+        """Reads the rest of the body. Raises TooLarge if it exceeds `max_bytes` (by default the client's bound)."""
         limit = self._bounds.max_body_bytes if max_bytes is None else max_bytes
         pieces: list[bytes] = []
         size = 0
@@ -140,9 +144,9 @@ class Response(AsyncIterator[bytes]):
         return f"<{type(self).__name__} {self.status} from {self._target.origin}>"
 
 
-@lru_cache(maxsize=64)  # the same few heads, again and again
+@lru_cache(maxsize=64)  # a process sends few different heads
 def prepare_head(method: str, target: Target, headers: tuple[tuple[str, str], ...]) -> tuple[str, bytes]:
-    """The method in upper case and the head up to where the length of the body stands; UsageError if it is not fit."""
+    """The method in upper case, and the head up to the content length. Raises UsageError if it is invalid."""
     _check_headers(headers)
     if not _TOKEN.fullmatch(method):
         raise UsageError("the HTTP method has characters that HTTP does not allow")
@@ -162,11 +166,11 @@ def finish_head(method: str, head: bytes, body_bytes: int) -> bytes:
 
 
 def _check_headers(headers: Iterable[tuple[str, str]]) -> None:
-    """UsageError for any that would change the framing or smuggle in another header."""
+    """Raises UsageError for a header that would change the framing or inject another header."""
     for name, value in headers:
         if not _TOKEN.fullmatch(name):
             raise UsageError("a header name has characters that HTTP does not allow")
-        if name.lower() in _OURS:
+        if name.lower() in _RESERVED:
             raise UsageError(f"the header {name!r} is set by the client itself")
         if _CONTROL.search(value) or not value.isascii():
             raise UsageError(

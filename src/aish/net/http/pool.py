@@ -1,7 +1,8 @@
-"""Connections kept for reuse, counted per origin.
+"""Keeps connections for reuse, and limits their number per origin.
 
-A slot is a connection open or being opened. Whoever is given one releases it, always; a freed slot goes to the longest
-waiting caller. A connection that dies or expires while idle leaves at once. Belongs to one event loop.
+A slot is a connection that is open or being opened. Every acquired connection must be released; a freed slot goes to
+the caller that has waited longest. A connection that is lost or expires while idle is removed at once. A pool belongs
+to one event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from aish.errors import ConnectFailed, ConnectionLost
-from aish.net.deadlines import Sweep, sweep_of
+from aish.net.deadlines import DeadlineTimer, get_deadline_timer
 from aish.net.http.connection import Connection, open_connection
 from aish.net.http.deadlines import Watchdog
 from aish.net.http.message import HttpBounds
@@ -26,56 +27,56 @@ class _Origin:
     __slots__ = ("idle", "slots", "waiters")
 
     def __init__(self) -> None:
-        self.idle: list[Connection] = []  # the last used is the first reused, so that the others can expire
+        self.idle: list[Connection] = []  # the most recently used is reused first, so that the others can expire
         self.slots = 0
         self.waiters: deque[asyncio.Future[Connection | None]] = deque()
 
 
 class Pool:
     def __init__(
-        self, bounds: HttpBounds, tls: ssl.SSLContext | None, reaches: Callable[[str], bool] | None = None
+        self, bounds: HttpBounds, tls: ssl.SSLContext | None, may_reach: Callable[[str], bool] | None = None
     ) -> None:
         self._bounds = bounds
         self._tls = tls
-        self._reaches = reaches
+        self._may_reach = may_reach
         self._origins: dict[str, _Origin] = {}
         self._alive: set[Connection] = set()
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._emptied: asyncio.Future[None] | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._is_empty: asyncio.Future[None] | None = None
         self._closed = False
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The one it belongs to. Kept: to ask for it takes a system call, each time."""
+        """The loop that the pool belongs to. Cached, since asking for the running loop takes a system call."""
         return asyncio.get_running_loop()
 
     @cached_property
-    def sweep(self) -> Sweep:
-        return sweep_of(self.loop)
+    def deadlines(self) -> DeadlineTimer:
+        return get_deadline_timer(self.loop)
 
     def find_idle(self, target: Target) -> Connection | None:
-        """One that was used before, for one exchange."""
+        """Takes an idle connection, if there is one."""
         origin = self._origins.get(target.origin)
         while origin is not None and origin.idle:
             connection = origin.idle.pop()
             if connection.usable:
                 return connection
-            origin.slots -= 1  # the peer closed it, and the loop has not come round to telling us
+            origin.slots -= 1  # the peer has closed it, and the loop has not reported that yet
         return None
 
-    async def obtain(self, target: Target, watch: Watchdog) -> Connection:
-        """One that is not idle now: new, or handed over by whoever has it."""
+    async def acquire(self, target: Target, watch: Watchdog) -> Connection:
+        """Opens a connection, or waits for one that another exchange releases."""
         if self._closed:
             raise self._closed_error(target)
         origin = self._origins.get(target.origin) or self._origins.setdefault(target.origin, _Origin())
         try:
             async with asyncio.timeout_at(watch.connect_due()):
-                return await self._obtain(origin, target)
+                return await self._acquire(origin, target)
         except TimeoutError as exc:
             raise watch.connect_error() from exc
 
     def release(self, connection: Connection, *, reusable: bool) -> None:
-        """Take back what `find_idle` or `obtain` gave. What cannot be used again is closed now."""
+        """Takes back a connection of `find_idle` or `acquire`. Closes it if it is not reusable."""
         connection.borrower = None
         origin = self._origins[connection.target.origin]
         if not (reusable and connection.usable) or self._closed:
@@ -88,13 +89,13 @@ class Pool:
             return
         connection.idle_since_s = self.loop.time()
         origin.idle.append(connection)
-        if self._sweeper is None:
-            self._sweeper = self.loop.call_later(self._bounds.idle_expiry_s, self._sweep)
+        if self._expiry_timer is None:
+            self._expiry_timer = self.loop.call_later(self._bounds.idle_expiry_s, self._close_expired)
 
     async def aclose(self) -> None:
         self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         for name, origin in self._origins.items():
             while (waiter := _next_waiter(origin)) is not None:
                 waiter.set_exception(ConnectFailed(f"{name}: the client was closed"))
@@ -104,21 +105,21 @@ class Pool:
                 connection.borrower.fail(ConnectionLost(f"{name}: the client was closed in the middle of an answer"))
             connection.abort()
         if self._alive:
-            self._emptied = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._emptied], timeout=_CLOSE_S)
+            self._is_empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._is_empty], timeout=_CLOSE_S)
 
-    async def _obtain(self, origin: _Origin, target: Target) -> Connection:
+    async def _acquire(self, origin: _Origin, target: Target) -> Connection:
         if origin.slots < self._bounds.max_connections_per_origin:
             origin.slots += 1
         elif origin.idle:
-            origin.idle.pop(0).abort()  # its slot becomes ours
+            origin.idle.pop(0).abort()  # takes over its slot
         else:
             connection = await self._wait_for_slot(origin, target)
             if connection is not None:
                 return connection
         try:
             connection = await open_connection(
-                target, self._bounds.max_header_bytes, self._lost, await self._find_tls(target), self._reaches
+                target, self._bounds.max_header_bytes, self._handle_lost, await self._find_tls(target), self._may_reach
             )
         except BaseException:
             self._free_slot(target, origin)
@@ -131,17 +132,17 @@ class Pool:
         return connection
 
     async def _wait_for_slot(self, origin: _Origin, target: Target) -> Connection | None:
-        """Somebody's connection, or None for the slot of one that was closed."""
+        """A connection that another exchange released, or None for the slot of one that was closed."""
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
         origin.waiters.append(waiter)
         try:
             return await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._give_back(waiter.result(), target, origin)
+                self._return(waiter.result(), target, origin)
             raise
 
-    def _give_back(self, granted: Connection | None, target: Target, origin: _Origin) -> None:
+    def _return(self, granted: Connection | None, target: Target, origin: _Origin) -> None:
         if granted is None:
             self._free_slot(target, origin)
         else:
@@ -156,8 +157,8 @@ class Pool:
         if origin.slots == 0:
             self._origins.pop(target.origin, None)
 
-    def _sweep(self) -> None:
-        """Close what has been idle for too long; come again when the next one will have been."""
+    def _close_expired(self) -> None:
+        """Closes connections that were idle for too long, and sets the timer for the next one."""
         loop = asyncio.get_running_loop()
         expired_s = loop.time() - self._bounds.idle_expiry_s
         idle = [connection for origin in self._origins.values() for connection in origin.idle]
@@ -167,13 +168,13 @@ class Pool:
                 connection.abort()
         left = [connection.idle_since_s for connection in idle if connection.usable]
         due_s = min(left) + self._bounds.idle_expiry_s if left else None
-        self._sweeper = loop.call_at(due_s, self._sweep) if due_s is not None else None
+        self._expiry_timer = loop.call_at(due_s, self._close_expired) if due_s is not None else None
 
-    def _lost(self, connection: Connection) -> None:
+    def _handle_lost(self, connection: Connection) -> None:
         self._alive.discard(connection)
         self._drop_idle(connection)
-        if self._emptied is not None and not self._alive and not self._emptied.done():
-            self._emptied.set_result(None)
+        if self._is_empty is not None and not self._alive and not self._is_empty.done():
+            self._is_empty.set_result(None)
 
     def _drop_idle(self, connection: Connection) -> None:
         origin = self._origins.get(connection.target.origin)

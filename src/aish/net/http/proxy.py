@@ -1,6 +1,6 @@
-"""The same client through a proxy, by way of aiohttp. Imported only when a proxy is in the way.
+"""Makes requests through a proxy, with aiohttp. Imported only when a proxy is used, since aiohttp is slow to import.
 
-aiohttp takes long to load. Nothing here is tuned: what goes through a proxy goes far.
+Nothing here is tuned for speed: a request through a proxy is slow anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, WireError
-from aish.net.http.connection import explain
+from aish.net.http.connection import explain_connect_error
 from aish.net.http.deadlines import Phase, timeout_error
 from aish.net.http.message import Headers, HttpBounds, Response, Timeouts
 from aish.net.http.pool import default_tls
@@ -25,7 +25,7 @@ try:
     import aiohttp
     from aiohttp.http_exceptions import LineTooLong
     from yarl import URL
-except ImportError:  # reported when a request needs it, as any other reason why it cannot connect
+except ImportError:  # reported when a request needs it, like any other failure to connect
     if not TYPE_CHECKING:
         aiohttp = None
 
@@ -105,13 +105,13 @@ class ProxiedResponse(Response):
         self._timeouts = timeouts
         self._total_due_s = total_due_s
         self._inner = inner
-        self._is_spared = False
+        self._is_rest_optional = False
 
     async def next_piece(self) -> bytes:
         try:
             return await self._read()
         except WireError:
-            if self._is_spared:
+            if self._is_rest_optional:
                 return b""
             raise
 
@@ -121,7 +121,7 @@ class ProxiedResponse(Response):
             async with asyncio.timeout_at(due_s):
                 return await self._inner.content.readany()
         except TimeoutError as exc:
-            self.leave()
+            self.close()
             raise timeout_error(self._target.origin, self._timeouts, phase) from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise _translate(exc, self._target.origin, self._timeouts) from exc
@@ -129,13 +129,13 @@ class ProxiedResponse(Response):
     def limit_silence(self, seconds: float) -> None:
         self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
 
-    def spare_rest(self, seconds: float) -> None:
-        self._is_spared = True
+    def make_rest_optional(self, seconds: float) -> None:
+        self._is_rest_optional = True
         due_s = asyncio.get_running_loop().time() + seconds
         self._total_due_s = due_s if self._total_due_s is None else min(self._total_due_s, due_s)
 
-    def leave(self) -> None:
-        """Back to aiohttp's pool after the end of the body, closed at once before it."""
+    def close(self) -> None:
+        """Returns the connection to aiohttp's pool if the body has ended; otherwise closes it."""
         if self._inner.content.at_eof() and self._inner.content.exception() is None:
             self._inner.release()
         else:
@@ -198,7 +198,7 @@ class _ProxiedCall(AbstractAsyncContextManager[Response]):
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._response is not None:
-            self._response.leave()
+            self._response.close()
 
 
 def _earlier(phase: Phase, limit_s: float, total_due_s: float | None) -> tuple[Phase, float]:
@@ -209,18 +209,18 @@ def _earlier(phase: Phase, limit_s: float, total_due_s: float | None) -> tuple[P
 
 
 def _translate(exc: Exception, origin: str, timeouts: Timeouts) -> WireError:
-    """aiohttp's own messages may hold the URL or the proxy's password, so none of them is passed on."""
+    """Translates an error of aiohttp. Its own messages may contain the URL or the proxy's password and are dropped."""
     if isinstance(exc, aiohttp.ClientConnectorCertificateError):
-        return explain(exc.certificate_error, origin)
+        return explain_connect_error(exc.certificate_error, origin)
     if isinstance(exc, aiohttp.ClientHttpProxyError):
         return ConnectFailed(
             f"{origin}: the proxy refused with status {exc.status}", hint="Check the proxy's settings."
         )
     if isinstance(exc, aiohttp.ClientConnectorError):
-        return explain(exc.os_error, f"{origin} through a proxy")
+        return explain_connect_error(exc.os_error, f"{origin} through a proxy")
     if isinstance(exc, aiohttp.ServerTimeoutError):
         return timeout_error(origin, timeouts, "idle")
-    if _was_too_long(exc):
+    if _is_line_too_long(exc):
         return TooLarge(f"{origin}: the headers are too large")
     if isinstance(exc, aiohttp.ClientResponseError):
         return BadResponse(f"{origin}: the answer that came through the proxy is not HTTP")
@@ -229,7 +229,7 @@ def _translate(exc: Exception, origin: str, timeouts: Timeouts) -> WireError:
     return ConnectionLost(f"{origin}: the connection through the proxy was closed in the middle")
 
 
-def _was_too_long(exc: BaseException | None) -> bool:
+def _is_line_too_long(exc: BaseException | None) -> bool:
     while exc is not None and not isinstance(exc, LineTooLong):
         exc = exc.__cause__
     return exc is not None

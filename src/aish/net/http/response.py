@@ -1,7 +1,7 @@
-"""An HTTP/1.1 answer parsed from bytes in any pieces. Knows no socket, no clock and no waiting.
+"""Parses HTTP/1.1 responses from bytes in any pieces. Does no I/O and does not wait.
 
-httptools does the grammar and the framing. Added here: which of several heads is the answer (1xx are skipped), where a
-body without framing ends, that HEAD has none, and the bound on everything that is not body.
+httptools does the grammar and the framing. Added here: skipping 1xx heads, the end of a body without framing, HEAD
+requests (no body), and the bound on everything that is not body.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from aish.net.http.message import NO_HEADERS, Headers
 _WRONG_PORT = "Is this the right port, and is it http rather than https?"
 
 
-class _Surplus(Exception):
-    """Stops the parser at the first byte after the answer."""
+class _ExtraData(Exception):
+    """Stops the parser at the first byte after the response."""
 
 
-class AnswerParser:
-    """Of one connection, for one answer after another: fed from `begin` until `complete` or `error`.
+class ResponseParser:
+    """Parses the responses of one connection, one after another. Each is fed from `begin` until `complete` or `error`.
 
-    Only `keep_alive` may change after that. Without it, nothing more on that connection can be read.
+    Only `keep_alive` may change after that. If it is false, the connection cannot be used again.
     """
 
     def __init__(self, origin: str, max_header_bytes: int) -> None:
         self._origin = origin
         self._max_header_bytes = max_header_bytes
         self._parts: list[bytes] = []
-        self.on_body = self._parts.append  # the parser calls it straight from C
+        self.on_body = self._parts.append  # called from C
         self._parser = httptools.HttpResponseParser(self)
         self._head_only = False
 
     def begin(self, *, head_only: bool) -> None:
-        if self._head_only:  # the grammar still waits for the body of the last answer
+        if self._head_only:  # the old parser still waits for a body
             self._parser = httptools.HttpResponseParser(self)
         self.status = 0
         self.reason = ""
         self.headers = NO_HEADERS
-        self.headed = False  # status and headers are there
+        self.has_head = False  # status and headers are set
         self.complete = False
         self.keep_alive = False  # complete, and the connection may carry another request
         self.error: WireError | None = None
@@ -46,22 +46,22 @@ class AnswerParser:
         self._until_close = False
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._header_bytes = 0
-        self._barren_bytes = 0  # received since the last byte of body: heads, trailers, chunk extensions
+        self._overhead_bytes = 0  # received since the last byte of body: heads, trailers, chunk extensions
 
     def feed(self, data: bytes) -> bytes:
-        """The body bytes in `data`, which came before whatever `complete` or `error` now say."""
+        """The body bytes in `data`. `complete` and `error` apply after them."""
         if self.complete:
             self.keep_alive = False
             return b""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
-            self._stopped(exc)
+            self._handle_parser_error(exc)
         parts = self._parts
         if not parts:
-            self._count_barren(len(data))
+            self._count_overhead(len(data))
             return b""
-        self._barren_bytes = 0
+        self._overhead_bytes = 0
         piece = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         if self._head_only:
@@ -71,28 +71,28 @@ class AnswerParser:
 
     def end(self) -> None:
         """The peer closed the connection in an orderly way."""
-        if self.headed and self._until_close:
+        if self.has_head and self._until_close:
             self.complete = True
         self.keep_alive = False
 
     def release(self) -> None:
-        """With the connection. Break the cycle with the C parser, so that memory does not wait for the collector."""
+        """Breaks the reference cycle with the C parser, so that memory is freed with the connection."""
         del self._parser, self.on_body
 
-    def _stopped(self, exc: Exception) -> None:
+    def _handle_parser_error(self, exc: Exception) -> None:
         self.keep_alive = False
         if self.complete or self.error is not None:
             return
-        if self.headed:
+        if self.has_head:
             self.error = BadResponse(f"{self._origin}: the body breaks the rules of HTTP: {exc}")
         else:
             self.error = BadResponse(f"{self._origin}: the answer is not HTTP: {exc}", hint=_WRONG_PORT)
         self.error.__cause__ = exc
 
-    def _count_barren(self, count: int) -> None:
-        # httptools keeps a header until it has seen its end, so an endless one is stopped from outside.
-        self._barren_bytes += count
-        if self._barren_bytes > self._max_header_bytes and not self.complete and self.error is None:
+    def _count_overhead(self, count: int) -> None:
+        # httptools buffers a header until its end, so an endless one has to be stopped here.
+        self._overhead_bytes += count
+        if self._overhead_bytes > self._max_header_bytes and not self.complete and self.error is None:
             self.error = self._too_large()
 
     def _too_large(self) -> TooLarge:
@@ -102,7 +102,7 @@ class AnswerParser:
 
     def on_message_begin(self) -> None:
         if self.complete:
-            raise _Surplus
+            raise _ExtraData
         self._reason = b""
 
     def on_status(self, text: bytes) -> None:
@@ -113,8 +113,8 @@ class AnswerParser:
         if self._header_bytes > self._max_header_bytes:
             self.error = self._too_large()
             raise self.error
-        if not self.headed:
-            self._raw_headers.append((name.lower(), value))  # the others are trailers, which nobody asked for
+        if not self.has_head:
+            self._raw_headers.append((name.lower(), value))  # later headers are trailers, which are dropped
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -127,20 +127,20 @@ class AnswerParser:
         self.status = status
         self.reason = self._reason.decode("latin-1")
         self.headers = Headers(self._raw_headers)
-        self.headed = True
-        # A connection that can be kept is one whose answer says where it ends.
+        self.has_head = True
+        # Without keep-alive and without framing, the body ends with the connection.
         self._until_close = not (self._parser.should_keep_alive() or _is_framed(self._raw_headers))
         if self._head_only:
             self.on_message_complete()
 
     def on_message_complete(self) -> None:
-        if self.headed and not self.complete:
+        if self.has_head and not self.complete:
             self.complete = True
             self.keep_alive = self._parser.should_keep_alive()
 
 
 def _is_framed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether the head says where the body ends. The coding applied last decides; httptools refuses contradictions."""
+    """Whether the head defines the end of the body. The last coding decides; httptools refuses contradictions."""
     framed = False
     for name, value in headers:
         if name == b"content-length":

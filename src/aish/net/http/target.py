@@ -1,6 +1,6 @@
-"""Where a request goes: its URL taken apart, and whether a proxy stands in between.
+"""The target of a request: parses its URL, and decides whether it goes through a proxy.
 
-Does no I/O and reads no environment: proxies are handed in by whoever read the configuration.
+Does no I/O and reads no environment: the caller passes the proxies in.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from aish.errors import UsageError
 
 _PORTS = {"http": 80, "https": 443}
-# All but printable ASCII: a URL has the rest percent-encoded, and raw it could end the request line.
+# A URL contains printable ASCII only; anything else must be percent-encoded, or it could end the request line.
 _FORBIDDEN = re.compile(r"[^\x21-\x7e]")
 
 
 class Target(msgspec.Struct, frozen=True, cache_hash=True):
-    """One URL. `origin` is what errors may name: it holds no query and no userinfo."""
+    """A parsed URL. `origin` may appear in errors: it contains no query and no userinfo."""
 
     scheme: str
     host: str
@@ -45,9 +45,9 @@ class ProxySettings(msgspec.Struct, frozen=True):
         return "ProxySettings(...)"  # a proxy URL may hold a password
 
 
-@lru_cache(maxsize=256)  # a process talks to few URLs, again and again
+@lru_cache(maxsize=256)  # a process uses few URLs
 def parse_url(url: str) -> Target:
-    """UsageError, without the URL in it, for what cannot be requested."""
+    """Raises UsageError, whose message does not contain the URL."""
     if _FORBIDDEN.search(url):
         raise UsageError("the URL has a space, a control character or a letter that is not ASCII in it")
     if url.startswith("unix://"):
@@ -83,7 +83,7 @@ def _parse_tcp(parts: SplitResult, port: int | None) -> Target:
 
 
 def _parse_unix(url: str) -> Target:
-    """`unix:///run/model.sock:/v1/models`: the socket's path, a colon, the path to ask for."""
+    """Parses `unix:///run/model.sock:/v1/models`: the path of the socket, a colon, the path of the request."""
     socket_path, _, path = url.removeprefix("unix://").partition(":/")
     if not socket_path.startswith("/"):
         raise UsageError("a unix URL is written unix:///path/to.sock:/path")
@@ -100,7 +100,7 @@ def _parse_unix(url: str) -> Target:
 
 
 def find_proxy(target: Target, settings: ProxySettings | None) -> str | None:
-    """The proxy to ask for this target. This machine itself is never reached through one."""
+    """The proxy for this target, or None. Loopback addresses never use one."""
     if settings is None or target.socket_path:
         return None
     proxy = settings.https if target.scheme == "https" else settings.http

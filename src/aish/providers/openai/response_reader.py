@@ -106,7 +106,7 @@ class ChatResponseReader:
     async def _read_to_end(self) -> None:
         """Reads the end of the body, which holds nothing, so that the connection can be used again."""
         self._has_ended, self._relay = True, None
-        self._response.spare_rest(_TAIL_S)
+        self._response.make_rest_optional(_TAIL_S)
         while await self._response.next_piece():
             pass
 
@@ -159,7 +159,7 @@ class ChatResponseReader:
         reader = self._reader
         if piece:
             events = reader.feed_data(piece)
-            self._is_between = reader.is_between
+            self._is_between = reader.is_between_events
         else:
             events = [event.data for event in reader.finish()]
             self._has_ended = True
@@ -205,7 +205,7 @@ class ChatResponseReader:
         for chunk in read_chunk(wire, logprobs=self._logprobs):
             if type(chunk) is StepFinished:
                 self._finished = chunk
-                self._response.spare_rest(_LAG_S)
+                self._response.make_rest_optional(_LAG_S)
             else:
                 self._has_call = self._has_call or type(chunk) is CallFragment
                 batch.append(chunk)

@@ -219,7 +219,7 @@ class _OutputListener:
     def take(self, data: bytes) -> None:
         self.capture.add(data)
         # A program that wants a password switches off the echo and then asks. There is no user to answer.
-        if self.pty is not None and not data.endswith(b"\n") and self.pty.asks_for_secret:
+        if self.pty is not None and not data.endswith(b"\n") and self.pty.is_reading_secret:
             self.asked.set()
 
 

@@ -72,7 +72,7 @@ class BashProcess:
 
     def _offer(self, pty: Pty, line: str, mode: Mode) -> None:
         before = self._nonce
-        pty.mend_modes()
+        pty.restore_line_modes()
         self._nonce, trigger = self.channel.write_line(line, mode)
         self._mode = mode
         self._parser.expect(self._nonce, before=before, echo=trigger[:-1] + b"\r\n")
@@ -81,7 +81,7 @@ class BashProcess:
         pty.write(trigger)
 
         def again() -> None:
-            pty.take_back_input()  # remaining bytes that we typed
+            pty.take_unread_input()  # remaining bytes that we typed
             self._offer(pty, line, mode)
 
         self._offer_again = again if self._offers < _OFFERS else None

@@ -261,7 +261,7 @@ class LiveBash:
         def note_waiting() -> None:
             self._cwd = bash.status.cwd or self._cwd
             if running is not None:
-                running.spare(find_disowned_groups(running.pid, channel.read_jobs()))
+                running.spare_groups(find_disowned_groups(running.pid, channel.read_jobs()))
 
         bash = BashProcess(channel, self._cwd, on_idle_output=self._on_output, on_waiting=note_waiting)
         try:

@@ -41,10 +41,10 @@ async def _run_with(bash: BashProcess, pty: Pty, line: str, through: _TerminalPa
     bash.set_listener(through)
     try:
         if await bash.wait_until_waiting():
-            through.buffer(pty.take_back_input())  # typed after the line was given, while the shell was starting
+            through.buffer(pty.take_unread_input())  # typed after the line was given, while the shell was starting
             bash.begin(pty, line, "user", through)
             waits = await _wait_until_waiting(bash, pty)
-            ahead = (pty.take_back_input() if waits and through.was_typed_to else b"") + through.buffered
+            ahead = (pty.take_unread_input() if waits and through.was_typed_to else b"") + through.buffered
             return build_result(bash, line, through.capture, RunEnd.DONE, ahead)
         return build_result(bash, line, through.capture, RunEnd.DONE)
     finally:
@@ -146,7 +146,7 @@ async def run_unattended(
     try:
         if not await bash.wait_until_waiting():
             return build_result(bash, line, listener.capture, RunEnd.DONE)
-        ahead = pty.take_back_input()  # typed by the user, too late for the previous line
+        ahead = pty.take_unread_input()  # typed by the user, too late for the previous line
         bash.begin(pty, line, "model", listener)
         end = await _wait_for_end(bash, pty, listener, timeout_s)
         return build_result(bash, line, listener.capture, end, ahead)
@@ -185,7 +185,7 @@ class _UnattendedOutput:
     def inside(self, data: bytes) -> None:
         self.capture.add(data)
         # A program that wants a password switches off the echo and then asks. There is no user to answer.
-        if not data.endswith(b"\n") and self._pty.asks_for_secret:
+        if not data.endswith(b"\n") and self._pty.is_reading_secret:
             self.asked.set()
 
     def outside(self, data: bytes) -> None:

@@ -186,7 +186,7 @@ class _Connection:
 
     def __init__(self, owner: str, spec: ServerSpec, reaches: Callable[[str], bool] | None) -> None:
         self.owner = owner
-        self._http = HttpClient(reaches=reaches)
+        self._http = HttpClient(may_reach=reaches)
         self.server = McpServer(spec, ToolExposure(), _session_opener(self._http))
         self._leases: WeakSet[Lease] = WeakSet()
         self._calls = 0

@@ -23,9 +23,9 @@ import httptools
 
 from aish.frontends.asgi import CONNECTION, Scope
 from aish.frontends.http.server.request_cycle import RequestCycle
-from aish.net.deadlines import sweep_of
-from aish.net.read_size import read_little
-from aish.net.write_batcher import outbox_of
+from aish.net.deadlines import get_deadline_timer
+from aish.net.read_size import limit_read_size
+from aish.net.write_batcher import get_write_batcher
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -87,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
         self.is_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        read_little(transport)
+        limit_read_size(transport)
         self.transport = cast(asyncio.Transport, transport)
         self.write = self.transport.write
         self._loop = asyncio.get_running_loop()
@@ -96,13 +96,13 @@ class ClientConnection(asyncio.Protocol):
         self.done.set_result(None)
         self._client, self._server = _address(transport, "peername"), _address(transport, "sockname")
         self._head_due_s = self._time() + HEAD_S
-        self._sweep, self._outbox = sweep_of(self._loop), outbox_of(self._loop)
-        self.write_batched = partial(self._outbox.put, self.transport)
-        self._sweep.add(self)
+        self._deadlines, self._batcher = get_deadline_timer(self._loop), get_write_batcher(self._loop)
+        self.write_batched = partial(self._batcher.put, self.transport)
+        self._deadlines.add(self)
         self._state.connections.add(cast(Any, self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._sweep.discard(self)
+        self._deadlines.discard(self)
         self._state.connections.discard(cast(Any, self))
         self.is_full = False
         if self._writable is not None:
@@ -247,7 +247,7 @@ class ClientConnection(asyncio.Protocol):
             cycle.keep_alive = False
             return
         if cycle is None or not cycle.started:
-            self._outbox.flush()  # earlier replies
+            self._batcher.flush()  # earlier replies
             self.write(reply)
         if cycle is not None:
             cycle.client_left()
@@ -267,14 +267,14 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, cycle: RequestCycle) -> None:
         self._current = cycle
-        self._outbox.at_work += 1
+        self._batcher.active_requests += 1
         cycle.task = self._loop.create_task(cycle.run(self.app))
         self._state.tasks.add(cycle.task)
 
     def task_ended(self, cycle: RequestCycle) -> None:
         """Called by the task itself. A task that is cancelled before its first step stays in the set: only uvicorn does
         that, at its end, when it no longer waits for any."""
-        self._outbox.at_work -= 1
+        self._batcher.active_requests -= 1
         if cycle.task is not None:
             self._state.tasks.discard(cycle.task)
 
@@ -318,7 +318,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Closes once the client has read what it was sent."""
-        self._outbox.flush()
+        self._batcher.flush()
         if self._unread_since_s is None:
             self._unread_since_s, self._unread_bytes = self._time(), self.transport.get_write_buffer_size()
         self.transport.close()
@@ -329,7 +329,7 @@ class ClientConnection(asyncio.Protocol):
         self._ignores_input = True
         self.pipeline.clear()
         self._head_due_s, self._idle_due_s = None, self._time() + _LINGER_S
-        self._outbox.flush()
+        self._batcher.flush()
         self.transport.write_eof()
         self.continue_reading()
 
@@ -342,12 +342,12 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._current.keep_alive = False
 
-    def look(self, now_s: float) -> None:
+    def check_deadlines(self, now_s: float) -> None:
         if self._head_due_s is not None and now_s >= self._head_due_s:
             self._head_due_s = None
             # A silent connection is one that a browser keeps ready; a request with a body has been answered already.
             if self._overhead_bytes and (self._newest is None or not self._newest.more_body):
-                self._outbox.flush()
+                self._batcher.flush()
                 self.write(_TIMEOUT)
             self.close()
         if self._idle_due_s is not None and now_s >= self._idle_due_s:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.server.http_errors import ShutDown
-from aish.net.deadlines import PERIOD_S, Sweep, sweep_of
+from aish.net.deadlines import PERIOD_S, DeadlineTimer, get_deadline_timer
 
 # How long the headers wait for the first data: a second, less the period of the timer that checks it.
 HEADERS_S = 1.0 - PERIOD_S
@@ -54,25 +54,25 @@ class DisconnectMonitor:
         self._encoder = encoder
         self._encode_word = encode_word
         self._heartbeat_s = heartbeat_s
-        self._sweep: Sweep | None = None
+        self._deadlines: DeadlineTimer | None = None
         self._is_gone = False
         self._pending: asyncio.Future[None] | None = None  # a heartbeat or the headers, being sent
         if encoder is not None:
             self._loop = asyncio.get_running_loop()
-            self._sweep = sweep_of(self._loop)
+            self._deadlines = get_deadline_timer(self._loop)
             self._sent_s = self._loop.time()
         self._has_sent = False  # since the last tick: saves asking for the time with each piece
 
     def __enter__(self) -> DisconnectMonitor:
         self._task = asyncio.current_task()
         self._exchange.when_gone(self._cancel_turn)
-        if self._sweep is not None:
-            self._sweep.add(self)
+        if self._deadlines is not None:
+            self._deadlines.add(self)
         return self
 
-    def _leave_sweep(self) -> None:
-        if self._sweep is not None:
-            self._sweep.discard(self)
+    def _stop_deadlines(self) -> None:
+        if self._deadlines is not None:
+            self._deadlines.discard(self)
         if self._pending is not None:
             self._pending.cancel()
 
@@ -80,8 +80,8 @@ class DisconnectMonitor:
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._exchange.stop_watching()
-        if self._sweep is not None:
-            self._leave_sweep()
+        if self._deadlines is not None:
+            self._stop_deadlines()
         if self._is_gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
             raise ClientDisconnected from exc
@@ -120,7 +120,7 @@ class DisconnectMonitor:
         await self._exchange.send_piece(self._opening() + data)
 
     async def finish(self) -> None:
-        self._leave_sweep()  # nothing comes after the end
+        self._stop_deadlines()  # nothing comes after the end
         await self._start()
         await self._exchange.send_piece(b"", last=True)
         self._exchange.stop_watching()
@@ -135,7 +135,7 @@ class DisconnectMonitor:
     def _opening(self) -> bytes:
         return b"" if self._encoder is None else self._encoder.opening()
 
-    def look(self, now_s: float) -> None:
+    def check_deadlines(self, now_s: float) -> None:
         assert self._encoder is not None
         if self._has_sent:
             self._has_sent, self._sent_s = False, now_s

@@ -188,9 +188,9 @@ class EngineHost:
     def _ending_with_parent(self) -> AbstractContextManager[None]:
         if MANY_WORKERS not in self.runtime.process_environment.env:
             return nullcontext()
-        from aish.process.parent_death import ends_with_parent  # a server of one process does without
+        from aish.process.parent_death import terminate_with_parent  # a server of one process does without
 
-        return ends_with_parent()
+        return terminate_with_parent()
 
     async def reload(self, runtime: Runtime) -> None:
         """Switches to this configuration. If it cannot be opened, nothing changes.

@@ -19,7 +19,7 @@ from aish.errors import AishError, ConnectionLost, WireTimeout
 from aish.net.framing import ContentLengthFraming, Oversize
 from aish.net.jsonrpc import Peer, RpcError
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.child_peer import ChildReading
+from aish.process.child_peer import ChildPeerReader
 from aish.tools.code.lsp.decoding import decode_as
 from aish.tools.code.lsp.positions import ENCODINGS, Encoding
 from aish.tools.code.lsp.server_messages import ServerMessages
@@ -142,9 +142,9 @@ class LspConnection:
             self._framing,
             title=spec.name,
             handler=self.incoming,
-            cancelled=lambda id, method: None if method == "initialize" else ("$/cancelRequest", {"id": id}),
+            cancel_notice=lambda id, method: None if method == "initialize" else ("$/cancelRequest", {"id": id}),
         )
-        self._reading = ChildReading(child, self._peer)
+        self._reading = ChildPeerReader(child, self._peer)
 
     @classmethod
     @asynccontextmanager
@@ -162,7 +162,7 @@ class LspConnection:
         return bool(self._capabilities.get(_PROVIDERS.get(method, ""))) or self.incoming.has_registered(method)
 
     async def request(self, method: str, params: Any, *, timeout_s: float | None = None) -> msgspec.Raw:
-        """Raises RpcError, WireTimeout, and the error of `wait_gone`."""
+        """Raises RpcError, WireTimeout, and the error of `wait_closed`."""
         loop = asyncio.get_running_loop()
         limit_s = timeout_s or self.spec.limits.answer_timeout_s
         deadline_s = loop.time() + limit_s
@@ -208,9 +208,9 @@ class LspConnection:
     def closed(self) -> bool:
         return self._peer.closed
 
-    async def wait_gone(self) -> AishError:
+    async def wait_closed(self) -> AishError:
         """Returns the reason when the server has exited or can no longer be decoded."""
-        gone = asyncio.ensure_future(self._reading.wait_gone())
+        gone = asyncio.ensure_future(self._reading.wait_closed())
         try:
             await asyncio.wait({gone, self._lost}, return_when=asyncio.FIRST_COMPLETED)
             return self._lost.result() if self._lost.done() else gone.result()

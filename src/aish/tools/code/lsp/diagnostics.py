@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import WireTimeout
-from aish.net.jsonrpc_message import integer
+from aish.net.jsonrpc_message import parse_integer
 from aish.tools.code.lsp.connection import LspConnection
 from aish.tools.code.lsp.decoding import WireDiagnostic, decode_as, decode_diagnostics
 from aish.tools.code.lsp.documents import Documents, OpenDocument
@@ -133,7 +133,7 @@ def decode_compiler_diagnostic(item: dict[str, Any]) -> WireDiagnostic:
 def _position(place: object) -> Position:
     """Converts from positions that count from 1."""
     language_table = place if isinstance(place, dict) else {}
-    line, offset = integer(language_table.get("line")) or 1, integer(language_table.get("offset")) or 1
+    line, offset = parse_integer(language_table.get("line")) or 1, parse_integer(language_table.get("offset")) or 1
     return Position(max(0, line - 1), max(0, offset - 1))
 
 

@@ -149,7 +149,7 @@ class LanguageServer:
     async def _monitor(self, connection: LspConnection) -> AishError | None:
         """Waits until the server is stopped or exits. Returns the error if it crashed."""
         limits = self.spec.limits
-        gone = asyncio.ensure_future(connection.wait_gone())
+        gone = asyncio.ensure_future(connection.wait_closed())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             while True:

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from aish.errors import AishError, BadResponse, ConnectionLost, WireError, WireTimeout
-from aish.net.background_tasks import Errands
+from aish.net.background_tasks import BackgroundTasks
 from aish.net.http.client import HttpClient, Response, Timeouts
 from aish.net.jsonrpc_message import Message, RpcError, encode_error, encode_notification, encode_request, encode_result
 from aish.safety.urls import find_allowed, find_url_fault
@@ -57,7 +57,7 @@ class HttpTransport:
         self._session_id = ""
         self._last_id = 0
         self._slots = asyncio.Semaphore(spec.max_in_flight)
-        self._errands = Errands(timeout_s=_NOTIFY_S)
+        self._background = BackgroundTasks(timeout_s=_NOTIFY_S)
         self._listening: asyncio.Task[None] | None = None
 
     @classmethod
@@ -134,11 +134,11 @@ class HttpTransport:
                     if not reply.event_id:
                         raise
                     answer = None
-            return (answer or await self._resume(reply, timeout_s)).answer()
+            return (answer or await self._resume(reply, timeout_s)).get_result()
         except asyncio.CancelledError:
             if not self._stateless and method != "initialize":
                 params = {"requestId": id, "reason": "nobody waits for it any more"}
-                self._errands.run(lambda: self._post(encode_notification("notifications/cancelled", params)))
+                self._background.run(lambda: self._post(encode_notification("notifications/cancelled", params)))
             raise
 
     async def _resume(self, reply: HttpReply, timeout_s: float) -> Message:
@@ -215,7 +215,7 @@ class HttpTransport:
         if message.id is None:
             self._incoming.notification(message.method, message.params)
         elif not self._stateless:
-            self._errands.run(lambda: self._answer_request(message))
+            self._background.run(lambda: self._answer_request(message))
 
     async def _answer_request(self, message: Message) -> None:
         try:
@@ -259,7 +259,7 @@ class HttpTransport:
             if again:
                 self._incoming.changed("tools")
             if (end := await stream.read(response)) is not None:
-                end.answer()
+                end.get_result()
 
     # Closing.
 
@@ -267,7 +267,7 @@ class HttpTransport:
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
-        await self._errands.aclose()
+        await self._background.aclose()
         if self._session_id:
             headers = self._headers([], with_body=False)
             with suppress(WireError):  # it may not support this, or be gone

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.errors import BadResponse, WireError
 from aish.net.http.client import Response
-from aish.net.jsonrpc_message import Message, decode_messages, guess_answered, integer
+from aish.net.jsonrpc_message import Message, decode_messages, guess_request_id, parse_integer
 from aish.net.lines import SseEvent, SseReader
 from aish.tools.mcp.errors import HttpFailure
 
@@ -64,7 +64,7 @@ class ResumableStream:
         """Ignores undecodable data."""
 
     def _deliver(self, message: Message) -> None:
-        if not message.is_answer and isinstance(message.method, str):
+        if not message.is_response and isinstance(message.method, str):
             self.received += 1
             self._handle(message)
 
@@ -112,9 +112,9 @@ class HttpReply(ResumableStream):
     def _answer_among(self, messages: list[Message]) -> Message | None:
         others = []
         for message in messages:
-            if not message.is_answer:
+            if not message.is_response:
                 self._deliver(message)
-            elif integer(message.id) == self._id or (message.id is None and message.error):
+            elif parse_integer(message.id) == self._id or (message.id is None and message.error):
                 return message
             elif message.result or message.error:
                 others.append(str(message.id)[:40])
@@ -123,7 +123,7 @@ class HttpReply(ResumableStream):
         return None
 
     def _handle_undecodable(self, data: bytes, exc: BadResponse) -> None:
-        if guess_answered(data, data) == self._id:
+        if guess_request_id(data, data) == self._id:
             raise exc
 
 
@@ -153,7 +153,7 @@ async def read_failure(response: Response, *, rpc_errors: bool) -> WireError:
 
 def _find_rpc_error(body: bytes) -> WireError | None:
     try:
-        decode_messages(body.strip())[0].answer()
+        decode_messages(body.strip())[0].get_result()
     except BadResponse:
         return None
     except WireError as exc:

@@ -17,7 +17,7 @@ from aish.errors import AishError, ProcessError, WireTimeout
 from aish.net.framing import NewlineFraming
 from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.child_peer import EXIT_WAIT_S, ChildReading
+from aish.process.child_peer import EXIT_WAIT_S, ChildPeerReader
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.types import ServerSpec
@@ -35,10 +35,10 @@ class StdioTransport:
             NewlineFraming(spec.max_message_bytes),
             title=spec.name,
             handler=incoming,
-            cancelled=_cancelled,
+            cancel_notice=_cancelled,
             max_in_flight=spec.max_in_flight,
         )
-        self._reading = ChildReading(child, self._peer)
+        self._reading = ChildPeerReader(child, self._peer)
 
     @classmethod
     @asynccontextmanager
@@ -77,7 +77,7 @@ class StdioTransport:
         return self._child.stderr_tail()
 
     async def wait_closed(self) -> AishError:
-        return await self._reading.wait_gone()
+        return await self._reading.wait_closed()
 
     async def _write(self, data: bytes) -> None:
         try:

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from aish.net.deadlines import Sweep, sweep_of
+from aish.net.deadlines import DeadlineTimer, get_deadline_timer
 from support.eventually import eventually
 
 
@@ -21,12 +21,12 @@ class Looked:
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def look(self, now_s: float) -> None:
+    def check_deadlines(self, now_s: float) -> None:
         self.times.append(now_s)
 
 
 async def test_what_has_joined_is_looked_at_until_it_leaves() -> None:
-    sweep, stays, leaves = Sweep(asyncio.get_running_loop()), Looked(), Looked()
+    sweep, stays, leaves = DeadlineTimer(asyncio.get_running_loop()), Looked(), Looked()
     sweep.add(stays)
     sweep.add(leaves)
     await eventually(lambda: len(leaves.times) > 1)
@@ -37,7 +37,7 @@ async def test_what_has_joined_is_looked_at_until_it_leaves() -> None:
 
 
 async def test_there_is_a_timer_only_while_there_is_something_to_look_at() -> None:
-    sweep, looked = Sweep(asyncio.get_running_loop()), Looked()
+    sweep, looked = DeadlineTimer(asyncio.get_running_loop()), Looked()
     assert not sweep._has_timer
     sweep.add(looked)
     sweep.discard(looked)
@@ -49,8 +49,8 @@ async def test_there_is_a_timer_only_while_there_is_something_to_look_at() -> No
 def test_a_loop_that_is_over_is_not_kept() -> None:
     async def used() -> weakref.ref[asyncio.AbstractEventLoop]:
         loop = asyncio.get_running_loop()
-        sweep = sweep_of(loop)
-        assert sweep is sweep_of(loop)
+        sweep = get_deadline_timer(loop)
+        assert sweep is get_deadline_timer(loop)
         looked = Looked()
         sweep.add(looked)
         await eventually(lambda: looked.times)

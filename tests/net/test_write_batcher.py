@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from aish.net.write_batcher import Outbox, outbox_of
+from aish.net.write_batcher import WriteBatcher, get_write_batcher
 
 
 @asynccontextmanager
@@ -24,9 +24,9 @@ async def connected():
 
 
 def shared_outbox():
-    outbox = outbox_of(asyncio.get_running_loop())
-    outbox.at_work = 2
-    return outbox
+    batcher = get_write_batcher(asyncio.get_running_loop())
+    batcher.active_requests = 2
+    return batcher
 
 
 def arrived(end):
@@ -39,10 +39,10 @@ def arrived(end):
 async def test_what_is_put_goes_out_when_the_round_ends_before_what_is_scheduled_later():
     seen = []
     async with connected() as (first, far_first), connected() as (second, far_second):
-        outbox = shared_outbox()
-        outbox.put(first, b"one ")
-        outbox.put(second, b"two")
-        outbox.put(first, b"more")
+        batcher = shared_outbox()
+        batcher.put(first, b"one ")
+        batcher.put(second, b"two")
+        batcher.put(first, b"more")
         assert (arrived(far_first), arrived(far_second)) == (b"", b"")
         asyncio.get_running_loop().call_soon(lambda: seen.append((arrived(far_first), arrived(far_second))))
         await asyncio.sleep(0)
@@ -51,19 +51,19 @@ async def test_what_is_put_goes_out_when_the_round_ends_before_what_is_scheduled
 
 async def test_who_is_alone_is_not_kept_waiting():
     async with connected() as (transport, far):
-        outbox = outbox_of(asyncio.get_running_loop())
-        outbox.at_work = 1
-        outbox.put(transport, b"now")
+        batcher = get_write_batcher(asyncio.get_running_loop())
+        batcher.active_requests = 1
+        batcher.put(transport, b"now")
         assert arrived(far) == b"now"
 
 
 async def test_what_is_flushed_goes_out_at_once_and_only_once():
     async with connected() as (transport, far):
-        outbox = shared_outbox()
-        outbox.put(transport, b"now")
-        outbox.flush()
+        batcher = shared_outbox()
+        batcher.put(transport, b"now")
+        batcher.flush()
         assert arrived(far) == b"now"
-        outbox.put(transport, b"then")
+        batcher.put(transport, b"then")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert arrived(far) == b"then"
@@ -71,9 +71,9 @@ async def test_what_is_flushed_goes_out_at_once_and_only_once():
 
 async def test_a_connection_that_ended_meanwhile_keeps_nothing_from_the_others(caplog):
     async with connected() as (gone, _), connected() as (there, far):
-        outbox = shared_outbox()
-        outbox.put(gone, b"lost")
-        outbox.put(there, b"kept")
+        batcher = shared_outbox()
+        batcher.put(gone, b"lost")
+        batcher.put(there, b"kept")
         gone.abort()
         await asyncio.sleep(0)
         assert arrived(far) == b"kept"
@@ -82,10 +82,10 @@ async def test_a_connection_that_ended_meanwhile_keeps_nothing_from_the_others(c
 
 async def test_nor_does_one_that_takes_no_more_and_it_ends():
     async with connected() as (full, _), connected() as (there, far):
-        outbox = shared_outbox()
+        batcher = shared_outbox()
         full.write_eof()
-        outbox.put(full, b"lost")
-        outbox.put(there, b"kept")
+        batcher.put(full, b"lost")
+        batcher.put(there, b"kept")
         await asyncio.sleep(0)
         assert arrived(far) == b"kept"
         assert full.is_closing()
@@ -93,13 +93,13 @@ async def test_nor_does_one_that_takes_no_more_and_it_ends():
 
 async def test_a_loop_has_one_outbox():
     loop = asyncio.get_running_loop()
-    assert outbox_of(loop) is outbox_of(loop)
+    assert get_write_batcher(loop) is get_write_batcher(loop)
 
 
 def test_a_loop_is_not_kept_by_its_outbox():
     loop = asyncio.new_event_loop()
-    outbox = outbox_of(loop)
-    assert isinstance(outbox, Outbox)
+    batcher = get_write_batcher(loop)
+    assert isinstance(batcher, WriteBatcher)
     known = weakref.ref(loop)
     loop.close()
     del loop
