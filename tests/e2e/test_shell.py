@@ -479,7 +479,7 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
         (':mcp connect x "half', "no closing quotation"),
         (f":tree {'x' * 300}", "is no folder"),
         (":tree ~", "entries go along"),
-        (":memory import ~nobody-here/x", "nobody here has such a home"),
+        (":memory import ~nobody-here/x", "there is no such home directory"),
         (":memory inject maybe", "it takes on or off"),
         (":cost everything", "it takes detail or reset"),
         (":reasoning loud", "it takes fold, show or hide"),

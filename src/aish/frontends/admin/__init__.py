@@ -1,1 +1,1 @@
-"""Commands that look after aish itself: models, sessions, config, doctor."""
+"""Administrative commands: `aish models`, `sessions`, `config`, `mcp`, `memory`, `cost`, `safety` and `doctor`."""

@@ -1,4 +1,4 @@
-"""`aish cost`: what calls came to, over all sessions, by day, model and category."""
+"""`aish cost`: what model calls cost over all sessions, by day, model and category."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    by = _fields(arguments.by)
-    since_ms = _since_ms(arguments.since)
+    by = _parse_fields(arguments.by)
+    since_ms = _parse_since(arguments.since)
     return run_until_done(_run(runtime.store, arguments, by, since_ms))
 
 
@@ -45,7 +45,7 @@ async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], 
     groups = group_spending(rows, by)
     if arguments.json:
         for key, spent in groups.items():
-            print(json.dumps({**dict(zip(by, key, strict=True)), **_fields_of(spent)}))
+            print(json.dumps({**dict(zip(by, key, strict=True)), **_json_fields(spent)}))
         return 0
     if not groups:
         print("no calls are recorded", file=sys.stderr)
@@ -61,15 +61,15 @@ async def _run(store: Store, arguments: argparse.Namespace, by: tuple[By, ...], 
     return 0
 
 
-def _fields_of(spent: Spent) -> dict[str, object]:
-    """`cost` is null where nothing is known of it; `unknown` says how many calls it leaves out."""
+def _json_fields(spent: Spent) -> dict[str, object]:
+    """`cost` is null if the cost of no call is known; `unknown` counts the calls that it does not include."""
     fields = msgspec.structs.asdict(spent)
     if spent.calls and spent.unknown == spent.calls:
         fields["cost"] = None
     return fields
 
 
-def _fields(text: str) -> tuple[By, ...]:
+def _parse_fields(text: str) -> tuple[By, ...]:
     known: dict[str, By] = {"day": "day", "model": "model", "category": "category"}
     wanted = [field.strip() for field in text.split(",") if field.strip()]
     if not wanted or any(field not in known for field in wanted):
@@ -77,7 +77,7 @@ def _fields(text: str) -> tuple[By, ...]:
     return tuple(dict.fromkeys(known[field] for field in wanted))
 
 
-def _since_ms(text: str) -> int:
+def _parse_since(text: str) -> int:
     if not text:
         return 0
     if span := _SPAN.fullmatch(text):
@@ -85,5 +85,5 @@ def _since_ms(text: str) -> int:
     now_ms = time.time_ns() // 1_000_000
     try:
         return day_start_ms(now_ms) if text == "today" else int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):  # no date, or one that no clock here has
+    except (ValueError, OverflowError):  # no date, or one out of range
         raise UsageError(f"--since {text!r} is no time", hint="for example 7d, 12h, today or 2026-11-01") from None

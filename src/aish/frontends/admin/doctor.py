@@ -1,4 +1,4 @@
-"""`aish doctor`: what works here, what does not, and how to mend it."""
+"""`aish doctor`: checks what works here, and says how to repair what does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(runtime: Runtime) -> int:
 
 
 async def _run(runtime: Runtime) -> int:
-    """Exit code 0 when a question could be answered now, 1 when not."""
+    """Exit code 0 if a question could be answered now, otherwise 1."""
     healthy = True
     async for mark, subject, text in _findings(runtime):
         print(visible(f"{mark} {subject:<10} {text}"))
@@ -36,28 +36,28 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
         yield "✓" if file.state in ("read", "absent") else "!", "config", f"{file.path} ({file.state})"
     for notice in runtime.notices:
         yield "!", "config", notice
-    yield await _store(runtime)
-    yield _embedded(runtime)
+    yield await _check_store(runtime)
+    yield _check_embedded(runtime)
     async with runtime.engine() as engine:
         for name, provider in engine.router.providers.items():
             if name in runtime.config.providers:
-                yield await _provider(provider)
+                yield await _check_provider(provider)
         found = await runtime.discover()
         for provider in found:
-            yield await _provider(provider)
+            yield await _check_provider(provider)
         if not found and runtime.config.discovery.enabled:
             yield "·", "discovery", "no local server answers on the well-known ports"
-        yield await _default_model(engine)
+        yield await _check_default_model(engine)
         await runtime.wait_for_mcp(runtime.config.mcp.wait_s)
         for name, server in runtime.mcp_servers.items():
-            yield _mcp(name, server)
-    for language, served, text in runtime.describe_languages():
-        yield "✓" if served else "·", "language", f"{language}: {text}"
+            yield _check_mcp(name, server)
+    for language, has_server, text in runtime.describe_languages():
+        yield "✓" if has_server else "·", "language", f"{language}: {text}"
     yield "·", "sandbox", await runtime.describe_sandbox()
     yield "✓", "terminal", "interactive" if sys.stdin.isatty() and sys.stdout.isatty() else "not a terminal"
 
 
-async def _store(runtime: Runtime) -> Finding:
+async def _check_store(runtime: Runtime) -> Finding:
     try:
         await runtime.store.list_sessions(limit=1)
     except AishError as exc:
@@ -66,7 +66,7 @@ async def _store(runtime: Runtime) -> Finding:
     return "✓", "store", ("PostgreSQL, as store.url says" if store.url else store.path) if store.enabled else "off"
 
 
-def _embedded(runtime: Runtime) -> Finding:
+def _check_embedded(runtime: Runtime) -> Finding:
     if not runtime.can_embed:
         return "!", "embedded", "not installed; pip install 'aish-runtime[local]'"
     models = [model.name for model in runtime.model_cache.list()]
@@ -75,7 +75,7 @@ def _embedded(runtime: Runtime) -> Finding:
     return "✓", "embedded", f"models: {', '.join(models)}"
 
 
-async def _provider(provider: Provider) -> Finding:
+async def _check_provider(provider: Provider) -> Finding:
     try:
         infos = await provider.list_models()
     except AishError as exc:
@@ -84,13 +84,13 @@ async def _provider(provider: Provider) -> Finding:
     return "✓", provider.name, f"{len(infos)} models: {shown}" if infos else "answers, but has no models"
 
 
-def _mcp(name: str, server: McpServerView) -> Finding:
+def _check_mcp(name: str, server: McpServerView) -> Finding:
     if server.state == "ready":
         return "✓", f"mcp {name}", f"{len(server.specs())} tools"
     return "!", f"mcp {name}", _with_hint(server.failure) if server.failure else server.state
 
 
-async def _default_model(engine: Engine) -> Finding:
+async def _check_default_model(engine: Engine) -> Finding:
     try:
         route = await engine.router.resolve("")
     except AishError as exc:

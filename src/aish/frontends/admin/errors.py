@@ -1,4 +1,4 @@
-"""The one table from errors to exit codes, and the one place where an error becomes a sentence on stderr."""
+"""Turns the error of a command into a sentence on stderr and an exit code. The only place that does so."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ BROKEN_PIPE = 141
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Runs a command; whatever it raises becomes one plain sentence and an exit code, never a traceback."""
+    """Runs a command. An exception becomes a sentence and an exit code, never a traceback."""
     try:
         code = work()
         sys.stdout.flush()
         return code
     except AishError as exc:
-        return _tell(exc)
+        return _report(exc)
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; give it somewhere to go.
+        # Python flushes stdout again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError:
-        raise  # of our own streams; the top of the program tells it
+        raise  # of stdout or stderr; `__main__` reports it
     except Exception as exc:
-        return _tell_bug(exc)
+        return _report_bug(exc)
 
 
-def _tell(error: AishError) -> int:
+def _report(error: AishError) -> int:
     print(f"aish: {visible(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {visible(error.hint)}", file=sys.stderr)
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
-def _tell_bug(exc: Exception) -> int:
+def _report_bug(exc: Exception) -> int:
     print(f"aish: internal error: {type(exc).__name__}: {visible(str(exc))}", file=sys.stderr)
     print("  this is a bug in aish; run again with python -X dev -m aish to see where", file=sys.stderr)
     if sys.flags.dev_mode:

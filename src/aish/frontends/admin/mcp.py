@@ -1,4 +1,4 @@
-"""`aish mcp list|tools|tool|call|ping|log|resources|read|prompts|prompt|import`: MCP servers without a model."""
+"""`aish mcp list|tools|tool|call|ping|log|resources|read|prompts|prompt|import`: uses MCP servers without a model."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     configured = runtime.config.mcp.servers
     if not configured:
         raise UsageError("no MCP servers are configured", hint="add [mcp.servers.NAME] to the config")
-    async with runtime.engine(mcp=_only(arguments, configured)) as engine:
+    async with runtime.engine(mcp=_find_server(arguments, configured)) as engine:
         await runtime.wait_for_mcp(arguments.timeout)
         return await actions[arguments.action](arguments, runtime, engine)
 
 
-def _only(arguments: argparse.Namespace, configured: Collection[str]) -> list[str] | None:
-    """The one server the words are about, if they are about one."""
+def _find_server(arguments: argparse.Namespace, configured: Collection[str]) -> list[str] | None:
+    """The server that the command names, or None for all. Raises UsageError."""
     named = getattr(arguments, "server", "") or getattr(arguments, "name", "").replace(".", "__", 1).partition("__")[0]
     if named and named not in configured:
         raise UsageError(f"no MCP server named {named}", hint=f"there are: {', '.join(configured)}")
@@ -51,7 +51,7 @@ def _only(arguments: argparse.Namespace, configured: Collection[str]) -> list[st
 
 
 async def _list(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    """Exit code 0 when every server works."""
+    """Exit code 0 if every server is ready."""
     for name, server in runtime.mcp_servers.items():
         if arguments.json:
             why = server.failure.message if server.failure else ""
@@ -76,7 +76,8 @@ async def _tool(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
 
 
 async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
-    """The person who types the call has decided: the gate's questions are answered yes, its refusals stand."""
+    """Makes a call. Questions of the gate are answered yes, since the user typed the call; what it denies stays
+    denied."""
     spec = _find_tool(runtime, engine, arguments.name)
     result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent)
     Output().answer(marked_text(result.parts) + "\n")
@@ -119,8 +120,8 @@ async def _read(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
 
 async def _prompts(arguments: argparse.Namespace, runtime: Runtime, engine: Engine) -> int:
     for prompt in await runtime.mcp_servers[arguments.server].session.list_prompts():
-        wanted = " ".join(f"{a.name}{'' if a.required else '?'}" for a in prompt.arguments)
-        print(visible(f"{prompt.name}({wanted})  {prompt.description}"))
+        parameters = " ".join(f"{a.name}{'' if a.required else '?'}" for a in prompt.arguments)
+        print(visible(f"{prompt.name}({parameters})  {prompt.description}"))
     return 0
 
 
@@ -155,7 +156,7 @@ def _server_line(name: str, server: McpServerView) -> str:
 
 
 def _advice(server: McpServerView) -> str:
-    """What to do, else the last thing it said before it went."""
+    """The hint of the failure; without one, the last line of the server's stderr."""
     if server.failure is not None and server.failure.hint:
         return server.failure.hint
     last = [line for line in getattr(server.failure, "stderr_tail", "").splitlines() if line.strip()][-1:]

@@ -1,4 +1,4 @@
-"""Takes over servers from the `mcpServers` JSON that other programs keep, as lines for our config."""
+"""`aish mcp import`: adds the servers of another program's `mcpServers` JSON to the user's configuration."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from aish.frontends.terminal import visible
 _MAX_BYTES = 1024 * 1024
 
 
-def import_servers(file: Path, here: ProcessEnvironment) -> int:
-    """Appends tables to the user's config. A server that is there already is left as it is."""
-    servers = _read(file)
-    target = paths.user_file(here.env)
+def import_servers(file: Path, environment: ProcessEnvironment) -> int:
+    """Appends tables to the user's config. A server that is already there stays as it is."""
+    servers = _read_servers(file)
+    target = paths.user_file(environment.env)
     present = target.read_text("utf-8") if target.exists() else ""
     added: dict[str, str] = {}
     notes: list[str] = []
     for name, entry in servers.items():
-        alias = _alias(name)
+        alias = _make_alias(name)
         if alias in added or re.search(rf"^\[mcp\.servers\.\"?{re.escape(alias)}\"?\]", present, re.MULTILINE):
             notes.append(f"{name}: there is a server {alias} already, left as it is")
         elif bool(entry.get("command")) == bool(entry.get("url")):
             notes.append(f"{name}: it needs either a command or a url, left out")
         else:
-            added[alias] = _table(alias, entry)
-            lost = ", ".join(_other_headers(entry))
-            notes.append(f"{alias}: imported" + (f", without its headers {lost}" if lost else ""))
+            added[alias] = _make_table(alias, entry)
+            dropped = ", ".join(_list_unsupported_headers(entry))
+            notes.append(f"{alias}: imported" + (f", without its headers {dropped}" if dropped else ""))
     if added:
         text = "".join(added.values())
-        _check(present + text, here)
+        _check(present + text, environment)
         _append(target, text)
     for note in notes:
         print(visible(note))
     return 0
 
 
-def _check(text: str, here: ProcessEnvironment) -> None:
-    """The file as it will be, before it is: an import must not break what works."""
+def _check(text: str, environment: ProcessEnvironment) -> None:
+    """Checks the configuration before it is written, so that an import cannot break it. Raises ConfigError."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "aish" / "config.toml"
         file.parent.mkdir()
         file.write_text(text, "utf-8")
-        problems = check_config(cwd=Path(folder), env={**here.env, "XDG_CONFIG_HOME": folder})
+        problems = check_config(cwd=Path(folder), env={**environment.env, "XDG_CONFIG_HOME": folder})
     if problems:
         raise ConfigError(f"nothing was imported: {problems[0]}", hint="mend the entry in the file, or add it by hand")
 
 
-def _read(file: Path) -> dict[str, dict[str, Any]]:
+def _read_servers(file: Path) -> dict[str, dict[str, Any]]:
     try:
         if file.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"{file} is too large to be a list of servers")
@@ -70,18 +70,18 @@ def _read(file: Path) -> dict[str, dict[str, Any]]:
     return servers
 
 
-def _alias(name: str) -> str:
+def _make_alias(name: str) -> str:
     return re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9-]", "_", name)).strip("_") or "server"
 
 
-def _table(alias: str, entry: dict[str, Any]) -> str:
+def _make_table(alias: str, entry: dict[str, Any]) -> str:
     lines = [f"\n[mcp.servers.{alias}]"]
     for ours, theirs in (("command", "command"), ("args", "args"), ("cwd", "cwd"), ("url", "url"), ("env", "env")):
         value = entry.get(theirs)
         if value not in (None, "", [], {}):
-            lines.append(f"{ours} = {_toml(value)}")
-    if token := _token(entry):
-        lines.append(f"auth_token = {_toml(token)}")
+            lines.append(f"{ours} = {_encode_toml(value)}")
+    if token := _find_token(entry):
+        lines.append(f"auth_token = {_encode_toml(token)}")
     if entry.get("disabled") is True:
         lines.append("enabled = false")
     return "\n".join(lines) + "\n"
@@ -92,27 +92,24 @@ def _headers(entry: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
 
 
-def _token(entry: dict[str, Any]) -> str:
+def _find_token(entry: dict[str, Any]) -> str:
     given = next((value for name, value in _headers(entry).items() if name.lower() == "authorization"), "")
     kind, _, token = given.partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-def _other_headers(entry: dict[str, Any]) -> list[str]:
-    """Those there is no key for."""
-    return [name for name in _headers(entry) if not (name.lower() == "authorization" and _token(entry))]
+def _list_unsupported_headers(entry: dict[str, Any]) -> list[str]:
+    """The headers for which our configuration has no key."""
+    return [name for name in _headers(entry) if not (name.lower() == "authorization" and _find_token(entry))]
 
 
-def _toml(value: Any) -> str:
+def _encode_toml(value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
+        return "[" + ", ".join(_encode_toml(item) for item in value if item is not None) + "]"
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
-            + "}"
-        )
-    # JSON's strings are TOML's basic strings, once DEL is escaped as TOML wants it.
+        items = (f"{json.dumps(str(key))} = {_encode_toml(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(items) + "}"
+    # A JSON string is a TOML basic string, except that TOML requires DEL to be escaped.
     text = value if isinstance(value, str) else json.dumps(value)
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 

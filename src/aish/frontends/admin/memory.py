@@ -1,4 +1,4 @@
-"""`aish memory list|add|forget|import|export`: what outlives a session."""
+"""`aish memory list|add|forget|import|export`: facts that outlive a session."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     store = runtime.store
-    book = MemoryService(store, time.time_ns() // 1_000_000, runtime.redacted)
+    memory = MemoryService(store, time.time_ns() // 1_000_000, runtime.redacted)
     try:
         match arguments.action:
             case "add":
-                fact = await book.add(" ".join(arguments.text), FactKind(arguments.kind))
+                fact = await memory.add(" ".join(arguments.text), FactKind(arguments.kind))
                 print(f"[{short_id(fact)}] {visible(fact.text)}")
             case "forget":
-                print(f"forgotten: {visible((await book.forget(arguments.id)).text)}")
+                print(f"forgotten: {visible((await memory.forget(arguments.id)).text)}")
             case "import":
-                print(f"{await book.load(_lines(arguments.file))} imported")
+                print(f"{await memory.load(_read_lines(arguments.file))} imported")
             case "export":
-                for line in await book.dump():
+                for line in await memory.dump():
                     sys.stdout.write(line.decode())
             case _:
                 await _list(store, " ".join(arguments.words_))
@@ -57,7 +57,7 @@ async def _list(store: Store, words: str) -> None:
         )
 
 
-def _lines(name: str) -> list[bytes]:
+def _read_lines(name: str) -> list[bytes]:
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

@@ -1,4 +1,4 @@
-"""`aish safety check 'CMD'` and `aish safety explain TOOL ARGS`: what the gate would say, and why. Runs nothing."""
+"""`aish safety check 'CMD'` and `aish safety explain TOOL ARGS`: what the gate would decide and why. Runs nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aish.frontends.terminal import visible
 from aish.safety.commands import Level, LineVerdict, classify
 
 _CODES = {Level.SAFE: 0, Level.UNKNOWN: 10, Level.DESTRUCTIVE: 20}
-_MAX_LINE = 1024 * 1024
+_MAX_LINE_CHARS = 1024 * 1024
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
@@ -31,10 +31,10 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 def _check_lines(runtime: Runtime) -> int:
-    """One object for each line that comes in; the worst of them is the exit code."""
+    """Prints a JSON object for each line of stdin. The exit code is that of the worst line."""
     worst = 0
     for line in sys.stdin:
-        verdict = classify(line.rstrip("\n")[:_MAX_LINE], runtime.shell_context)
+        verdict = classify(line.rstrip("\n")[:_MAX_LINE_CHARS], runtime.shell_context)
         print(_as_json(verdict), flush=True)
         worst = max(worst, _CODES[verdict.level])
     return worst

@@ -1,4 +1,4 @@
-"""`aish sessions list|show|replay|search|export|delete`. `resume` is the shell's."""
+"""`aish sessions list|show|replay|search|export|delete`. (`resume` opens the shell.)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 
-_MOST = 100_000
+_MAX_LISTED = 100_000
 _HINT = "`aish sessions list` shows what there is"
 
 
@@ -39,8 +39,8 @@ async def _run(arguments: argparse.Namespace, store: Store, redacted: Callable[[
 
 
 async def _list(store: Store, *, limit: int, search: str) -> int:
-    if not 1 <= limit <= _MOST:
-        raise UsageError(f"--limit must be between 1 and {_MOST}")
+    if not 1 <= limit <= _MAX_LISTED:
+        raise UsageError(f"--limit must be between 1 and {_MAX_LISTED}")
     sessions = await store.list_sessions(limit=limit, search=search)
     for session in sessions:
         print(_session_line(session))
@@ -50,8 +50,8 @@ async def _list(store: Store, *, limit: int, search: str) -> int:
 
 
 async def _show(store: Store, name: str, redacted: Callable[[str], str]) -> int:
-    for turn in await _turns(store, name):
-        if not turn.messages:  # it has not finished, left nothing, or belongs to no session
+    for turn in await _find_turns(store, name):
+        if not turn.messages:  # it is unfinished, has no messages, or belongs to no session
             turn = record_from_events((await store.read_events(turn.id)).splitlines(), turn)
         for message in turn.messages or turn.input:
             print(visible(redacted(_message_text(message))))
@@ -62,13 +62,13 @@ async def _show(store: Store, name: str, redacted: Callable[[str], str]) -> int:
 
 
 async def _replay(store: Store, name: str) -> int:
-    """Bytes as they were recorded: what `--json` printed when the turn ran."""
-    turn = (await _turns(store, name))[-1]
+    """Prints the recorded bytes: exactly what `--json` printed when the turn ran."""
+    turn = (await _find_turns(store, name))[-1]
     return await _print_events(store, turn)
 
 
 async def _export(store: Store, name: str) -> int:
-    for turn in await _turns(store, name):
+    for turn in await _find_turns(store, name):
         await _print_events(store, turn)
     return 0
 
@@ -95,8 +95,8 @@ async def _resolve(store: Store, name: str) -> str:
     return sessions[0].id
 
 
-async def _turns(store: Store, name: str) -> list[TurnRecord]:
-    """Of a session, or the one turn of that id."""
+async def _find_turns(store: Store, name: str) -> list[TurnRecord]:
+    """The turns of a session, or the turn with this id. Raises SessionNotFound."""
     if name.startswith("turn_"):
         turn = await store.find_turn(name)
         turns = [turn] if turn else []
