@@ -50,7 +50,7 @@ class _ResponseBody(AsyncIterator[bytes]):
 
     def complete(self, lag_s: float) -> None:
         """Nothing essential is missing any more; the rest has `lag_s` to arrive."""
-        self._response.spare_rest(lag_s)
+        self._response.make_rest_optional(lag_s)
 
     async def __anext__(self) -> bytes:
         piece = await self._response.__anext__()
