@@ -11,7 +11,7 @@ import pytest
 
 from aish.errors import ProviderProtocolError, ProviderTimeout, ProviderUnavailable, WireTimeout
 from aish.net.http.client import HttpClient
-from aish.net.http.connection import explain
+from aish.net.http.connection import explain_connect_error
 from aish.ports import TextRelay
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
@@ -177,7 +177,7 @@ async def test_it_is_said_what_happened(http: HttpClient) -> None:
 
 
 def test_a_host_that_cannot_be_reached_is_silent() -> None:
-    error = explain(OSError(errno.EHOSTUNREACH, "No route to host"), "http://10.0.0.5")
+    error = explain_connect_error(OSError(errno.EHOSTUNREACH, "No route to host"), "http://10.0.0.5")
     assert isinstance(error, WireTimeout)
     assert error.message == "http://10.0.0.5: cannot connect: No route to host"
 
