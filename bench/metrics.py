@@ -22,7 +22,7 @@ BAR_US = 1.0
 
 
 class Nothing:
-    def see(self, lines: bytes) -> None:
+    def add(self, lines: bytes) -> None:
         pass
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ def main() -> int:
 
     def tap() -> None:
         for _ in range(CHUNKS):
-            telemetry.take(line)
+            telemetry.put(line)
 
     empty_us = timed(loop)
     costs = {"counted": timed(count) - empty_us, "tapped": timed(tap) - empty_us}

@@ -8,14 +8,14 @@ import threading
 
 import pytest
 
-from aish.app.telemetry import observed
+from aish.app.stores import add_telemetry
 from aish.config.schema.secret import Secret
 from aish.config.schema.telemetry import TelemetryConfig
 from aish.engine.model.ledger import Prices
 from aish.errors import ProviderUnavailable
 from aish.safety.redaction.redactor import Redactor
 from aish.storage.memory import MemoryStore
-from aish.telemetry.tap import Telemetry, tapped
+from aish.telemetry.tap import Telemetry, tap_store
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.messages import user
@@ -47,7 +47,7 @@ def collector():
 
 def bench_to(collector, *steps, tools=None, settings=None, redactor=None, **config):
     redact = (redactor or Redactor()).text
-    store = observed(MemoryStore(), TelemetryConfig(otlp_endpoint=collector.url, **config), redact)
+    store = add_telemetry(MemoryStore(), TelemetryConfig(otlp_endpoint=collector.url, **config), redact)
     prices = {"prices": Prices({"scripted:model": Price(1.0, 1.0)})}
     return Bench(*steps, tools=tools, store=store, settings=settings or prices, redactor=redactor)
 
@@ -163,7 +163,7 @@ async def test_a_failed_turn_and_a_failed_call_say_so(collector):
 
 async def test_configured_headers_are_sent_and_never_shown(collector):
     config = TelemetryConfig(otlp_endpoint=collector.url, headers={"x-key": Secret("hunter2-hunter2")})
-    bench = Bench([TextDelta("x")], store=observed(MemoryStore(), config, str))
+    bench = Bench([TextDelta("x")], store=add_telemetry(MemoryStore(), config, str))
     await bench.run()
     await bench.store.aclose()
     assert {headers["x-key"] for _, headers, _ in collector.requests} == {"hunter2-hunter2"}
@@ -194,14 +194,14 @@ async def test_a_sink_that_hangs_holds_up_no_turn_and_closing_only_so_long(monke
     stuck = threading.Event()
 
     class Hanging:
-        def see(self, lines):
+        def add(self, lines):
             stuck.wait(30)
 
         def close(self):
             stuck.wait(30)
 
     telemetry = Telemetry(Hanging)
-    bench = Bench(*[[TextDelta("x")]] * 5, store=tapped(MemoryStore(), telemetry))
+    bench = Bench(*[[TextDelta("x")]] * 5, store=tap_store(MemoryStore(), telemetry))
     for _ in range(5):
         assert (await bench.run())[-1].body.reason == "answered"
     await bench.store.aclose()
@@ -215,7 +215,7 @@ def test_the_queue_has_a_size():
     hold, seen = threading.Event(), []
 
     class Slow:
-        def see(self, lines):
+        def add(self, lines):
             hold.wait(30)
             seen.append(lines)
 
@@ -224,9 +224,9 @@ def test_the_queue_has_a_size():
 
     telemetry = Telemetry(Slow, max_bytes=1000)
     for _ in range(10_000):
-        telemetry.take(b"x" * 100)
+        telemetry.put(b"x" * 100)
     assert len(telemetry._queue) <= 10
-    assert telemetry.left_out >= 10_000 - 20
+    assert telemetry.dropped >= 10_000 - 20
     hold.set()
     telemetry.close()
     assert 1 <= len(seen) <= 20
@@ -237,9 +237,9 @@ def test_a_sink_that_cannot_be_made_is_said_once_and_takes_nothing(caplog):
         raise RuntimeError("no")
 
     telemetry = Telemetry(make)
-    telemetry.take(b"x")
+    telemetry.put(b"x")
     telemetry._thread.join(10)
-    telemetry.take(b"y")
+    telemetry.put(b"y")
     telemetry.close()
     assert len(telemetry._queue) == 1
     assert [record.message for record in caplog.records] == ["telemetry could not be set up; nothing is sent"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.app.commands import Commands
+from aish.app.commands import CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import ProcessEnvironment
@@ -242,7 +242,7 @@ async def test_a_command_of_a_tenant_runs_in_the_sandbox_or_not_at_all(tmp_path,
 
 
 async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
-    commands = Commands(
+    commands = CommandRunner(
         ProcessEnvironment(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig()
     )
     commands._live = object()
@@ -271,8 +271,8 @@ class Live:
         return RunResult(line, self.status, self.ends_in, 0.0, "in the person's shell")
 
 
-def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> Commands:
-    commands = Commands(ProcessEnvironment(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> CommandRunner:
+    commands = CommandRunner(ProcessEnvironment(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
     commands._live = live
     commands.__dict__["sandbox"] = sandbox
     return commands

@@ -1,4 +1,4 @@
-"""The composition root: from configuration to an engine. Only this package names concrete adapters."""
+"""The composition root: builds the engine and its adapters from the configuration. Only this package names adapters."""
 
 from aish.app.container import process_environment, runtime, serving_runtime
 

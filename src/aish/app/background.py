@@ -1,4 +1,5 @@
-"""What is known besides the conversation: facts that fit the question, and the project's files. Within a budget."""
+"""Finds background for a turn, within a token budget: remembered facts that fit the question, and the project's
+files."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _TREE_ENTRIES = 200
 
 
 async def find_background(request: TurnRequest, store: Store, config: Config, cwd: Path) -> Background:
-    memory = await _memory(request, store, config.memory.max_tokens) if request.memory else ""
+    memory = await _find_facts(request, store, config.memory.max_tokens) if request.memory else ""
     project = ""
     if request.project:
         lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
@@ -29,20 +30,20 @@ async def find_background(request: TurnRequest, store: Store, config: Config, cw
     return Background(memory, project)
 
 
-async def _memory(request: TurnRequest, store: Store, max_tokens: int) -> str:
-    """The best match with the question first, then the newest."""
+async def _find_facts(request: TurnRequest, store: Store, max_tokens: int) -> str:
+    """The facts that match the question best, then the newest ones."""
     question = " ".join(message.text for message in request.input if isinstance(message, UserMessage))
     matching = await store.search_facts(question, limit=_MAX_FACTS)
     newest = await store.list_facts(limit=_MAX_FACTS)
-    return "\n".join(_within(dict.fromkeys((*matching, *newest)), max_tokens * BYTES_PER_TOKEN))
+    return "\n".join(_take_lines(dict.fromkeys((*matching, *newest)), max_tokens * BYTES_PER_TOKEN))
 
 
-def _within(facts: Iterable[Fact], left: int) -> list[str]:
+def _take_lines(facts: Iterable[Fact], max_bytes: int) -> list[str]:
     lines: list[str] = []
     for fact in facts:
         line = f"- {' '.join(visible(fact.text).split())}"
-        left -= byte_length(line) + 1
-        if left < 0:
+        max_bytes -= byte_length(line) + 1
+        if max_bytes < 0:
             break
         lines.append(line)
     return lines

@@ -1,4 +1,4 @@
-"""The IDE tools out of the configuration. What does the work is imported when a tool is first called."""
+"""Makes the code tools from the configuration. Their implementation is imported when a tool is first called."""
 
 from __future__ import annotations
 

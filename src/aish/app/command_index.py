@@ -1,4 +1,4 @@
-"""The index of commands out of the configuration: where it is kept, and what besides the programs it may read."""
+"""Makes the index of commands from the configuration: its file, and the sources that it may read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where commands of a model run: in copies of the person's live shell while there is one, else in a shell of their own;
-both inside the sandbox where there is one.
+"""Decides where the commands of a model run: in copies of the user's live shell if there is one, otherwise in a new
+shell; in both cases inside the sandbox if there is one.
 
-Variables that hold secrets are kept from what a model runs, unless the configuration says otherwise.
+Commands of a model do not get variables that hold secrets, unless the configuration says otherwise.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from aish.tools.builtin.shell import ShellTools
 
 
-_TMP = "/tmp"  # which the sandbox lets be written
+_TMP = "/tmp"  # writable in the sandbox
 
 
-class Commands:
-    def __init__(self, here: ProcessEnvironment, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
+class CommandRunner:
+    def __init__(self, environment: ProcessEnvironment, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
         """`hides` are files and folders that commands in the sandbox do not see."""
         self._hides = hides
-        self._here = here
+        self._environment = environment
         self._safety = safety
         self._live: LiveBash | None = None
         self._chosen = ""
 
     def where(self) -> str:
-        """The directory of the person."""
-        return self._live.cwd if self._live else str(self._here.cwd)
+        """The directory of the user."""
+        return self._live.cwd if self._live else str(self._environment.cwd)
 
     def where_in(self, turn: str) -> str:
-        """The directory in which the next command of that turn runs."""
-        return self._live.model_cwd(turn) if self._live else str(self._here.cwd)
+        """The directory in which the next command of the turn runs."""
+        return self._live.model_cwd(turn) if self._live else str(self._environment.cwd)
 
     def tools(self) -> ShellTools:
         from aish.tools.builtin.shell import ShellTools
@@ -55,14 +55,14 @@ class Commands:
             cwd=lambda: Path(self.where()),
             shell=shutil.which("bash") or shutil.which("sh") or "sh",
             sandbox=self.sandbox,
-            env={name: value for name, value in self._here.env.items() if name not in self._secrets()},
+            env={name: value for name, value in self._environment.env.items() if name not in self._secrets()},
             live=lambda: self._live,
             chosen=lambda: "" if self._safety.sandbox == "bwrap" else self._chosen,
         )
 
     @contextmanager
     def chosen(self, command: str) -> Iterator[None]:
-        """Meanwhile this very command runs in the person's own shell: they chose it."""
+        """Inside, exactly this command runs in the user's own shell, since the user chose it."""
         self._chosen = command
         try:
             yield
@@ -75,10 +75,10 @@ class Commands:
 
         return make_sandbox(
             self._safety.sandbox,
-            self._here.cwd,
+            self._environment.cwd,
             network=self._safety.network,
             hides=self._hides,
-            home=paths.home_dir(self._here.env),
+            home=paths.home_dir(self._environment.env),
         )
 
     @asynccontextmanager
@@ -89,8 +89,8 @@ class Commands:
         from aish.tools.builtin.shell import QUIET_ENVIRONMENT
 
         spec = LiveBashSpec(
-            cwd=self._here.cwd,
-            rc_file=str(paths.home_dir(self._here.env) / ".bashrc"),
+            cwd=self._environment.cwd,
+            rc_file=str(paths.home_dir(self._environment.env) / ".bashrc"),
             model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
             hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
         )
@@ -103,20 +103,20 @@ class Commands:
 
     @property
     def has_network(self) -> bool:
-        """Whether the sandbox lets commands talk to other machines."""
+        """Whether commands in the sandbox may use the network."""
         return self._safety.network
 
     def _secrets(self) -> frozenset[str]:
-        """The variables that commands of a model do not get."""
+        """The names of the variables that commands of a model do not get."""
         if self._safety.secrets_in_env:
             return frozenset()
-        return frozenset(name for name in self._here.env if looks_secret(name))
+        return frozenset(name for name in self._environment.env if looks_secret(name))
 
 
 class CommandContainment:
-    """What stands between the commands of a model and everything but the workspace."""
+    """Implements `autonomy.destructive_check.Containment`."""
 
-    def __init__(self, commands: Commands, shell: ShellContext) -> None:
+    def __init__(self, commands: CommandRunner, shell: ShellContext) -> None:
         self._commands = commands
         self._shell = shell
 

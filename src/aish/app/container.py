@@ -1,7 +1,7 @@
-"""Everything a frontend may use, each part made when first needed.
+"""Makes everything that a frontend may use, each part when it is first needed.
 
-Where a part has choices of its own to make (engines, stores, providers, MCP servers, where commands run), a module
-beside this one makes it.
+Parts that depend on choices of the configuration (engines, stores, providers, MCP servers, commands) are made by the
+other modules of this package.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.app.code_tools import find_ide_tools, is_hidden, language_lines
-from aish.app.commands import CommandContainment, Commands
-from aish.app.engines import Engines
+from aish.app.commands import CommandContainment, CommandRunner
+from aish.app.engines import EngineFactory
 from aish.app.gate import make_gate
-from aish.app.mcp import McpLinks
+from aish.app.mcp import McpConnections
 from aish.app.providers import Providers
 from aish.app.settings import endpoint_flags, private_paths, proxies_of, secret_variables, secrets_of
-from aish.app.stores import make_store
-from aish.app.telemetry import observed
+from aish.app.stores import add_telemetry, make_store
 from aish.config import paths
 from aish.config.load import Loaded, load_config
 from aish.config.schema.config import Config
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from aish.tools.mcp.server import McpServer
 
 
-# What a turn is made of, and the providers most people have.
+# The modules that turns need, with the common providers.
 _FOR_TURNS = (
     "aish.engine.turn.runner",
     "aish.engine.turn.builder",
@@ -81,15 +80,15 @@ def serving_runtime(endpoints: Sequence[str], workspace: str) -> Container:
 
 
 def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
-    """`workspace` is where tools work, if not where we stand."""
-    here = process_environment()
+    """`workspace` is the folder in which tools work, by default the working directory."""
+    environment = process_environment()
     if workspace:
-        here = msgspec.structs.replace(here, cwd=_workspace(workspace))
-    loaded = load_config(cwd=here.cwd, env=here.env, flags=endpoint_flags(endpoints))
-    return Container(here, loaded, endpoints=endpoints)
+        environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
+    loaded = load_config(cwd=environment.cwd, env=environment.env, flags=endpoint_flags(endpoints))
+    return Container(environment, loaded, endpoints=endpoints)
 
 
-def _workspace(folder: str) -> Path:
+def _find_workspace(folder: str) -> Path:
     path = Path(folder).expanduser().absolute()
     if not path.is_dir():
         raise UsageError(f"the workspace {folder} is no folder", hint="name one that exists")
@@ -104,17 +103,17 @@ def _cwd() -> Path:
 
 
 class Container:
-    """Everything a frontend may use, each part made when first asked for."""
+    """Implements `frontends.runtime.Runtime`."""
 
-    def __init__(self, here: ProcessEnvironment, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
-        self.process_environment = here
+    def __init__(self, environment: ProcessEnvironment, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
+        self.process_environment = environment
         self.loaded = loaded
         self._endpoints = tuple(endpoints)
-        self._only = [flag.partition("=")[0] for flag in endpoints]  # those given for this run go first
+        self._only = [flag.partition("=")[0] for flag in endpoints]  # providers given for this run
         self._clock = SystemClock()
         self._tools = Registry()
-        self._mcp = self._links()
-        self._commands = Commands(here, self.config.safety, self._private)
+        self._mcp = self._make_mcp_connections()
+        self._commands = CommandRunner(environment, self.config.safety, self._private)
         self._ide: IdeTools | None = None
 
     @property
@@ -137,7 +136,7 @@ class Container:
 
     @cached_property
     def store(self) -> Store:
-        return observed(make_store(self.config.store), self.config.telemetry, self.redacted)
+        return add_telemetry(make_store(self.config.store), self.config.telemetry, self.redacted)
 
     @cached_property
     def model_cache(self) -> ModelCache:
@@ -152,8 +151,8 @@ class Container:
     async def engine(
         self, *, mcp: Sequence[str] | None = None, serving: bool = False, shared: bool = False
     ) -> AsyncIterator[Engine]:
-        tools = self._tools = self._local_tools()
-        self._mcp = links = self._links()
+        tools = self._tools = self._make_local_tools()
+        self._mcp = connections = self._make_mcp_connections()
         engine = self._engines.make(
             tools,
             self._gate,
@@ -164,31 +163,31 @@ class Container:
         )
         try:
             if serving:
-                await self._commands.sandbox.probe()  # whether tenants may run commands is known from the start
+                await self._commands.sandbox.probe()  # so that it is known whether tenants may run commands
             if serving or self.config.telemetry.otlp_endpoint:
-                _ = self.store  # what is wrong with it is said at once; a first prompt does not wait for it
+                _ = self.store  # reports errors in its configuration now; a first prompt does not wait for the store
             self._add_tools(tools, mcp)
-            async with self._presence():
+            async with self._announce_presence():
                 yield engine
         finally:
-            await links.aclose()
+            await connections.aclose()
             if "store" in self.__dict__:
                 await self._forget_old_sessions()
-                _ = engine.store  # a frontend may have used it past the engine, which closes what it knows of
+                _ = engine.store  # the engine closes a store that it has used; a frontend may have used it alone
             await engine.aclose()
             if "http" in self.__dict__:
                 await self.http.aclose()
 
     async def _forget_old_sessions(self) -> None:
-        """At the end, when nobody waits for an answer."""
+        """Deletes sessions past `store.keep_days`. Runs at the end, when no turn waits."""
         if keep_days := self.config.store.keep_days:
             from aish.engine.retention import forget_old_sessions
 
             with suppress(AishError):
                 await forget_old_sessions(self.store, keep_days=keep_days, now_ms=self._clock.now_ms())
 
-    def _presence(self) -> AbstractAsyncContextManager[None]:
-        """A database may be shared with other hosts, whose processes cannot be looked at."""
+    def _announce_presence(self) -> AbstractAsyncContextManager[None]:
+        """Announces this process to other hosts that share the database."""
         return self._owners.announced() if isinstance(self._owners, HostPresence) else nullcontext()
 
     @cached_property
@@ -196,15 +195,15 @@ class Container:
         return HostPresence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
-        there = Container(msgspec.structs.replace(self.process_environment, cwd=folder), self.loaded)
-        tools = there._local_tools()
+        other = Container(msgspec.structs.replace(self.process_environment, cwd=folder), self.loaded)
+        tools = other._make_local_tools()
         for alias, source in more.items():
             tools.add(alias, source)
-        return self._engines.beside(base, tools, there._gate)
+        return self._engines.make_beside(base, tools, other._gate)
 
     @cached_property
-    def _engines(self) -> Engines:
-        return Engines(
+    def _engines(self) -> EngineFactory:
+        return EngineFactory(
             self.config,
             self._providers,
             clock=self._clock,
@@ -217,8 +216,8 @@ class Container:
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers
 
-    def _links(self) -> McpLinks:
-        return McpLinks(
+    def _make_mcp_connections(self) -> McpConnections:
+        return McpConnections(
             self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.process_environment.env
         )
 
@@ -266,19 +265,19 @@ class Container:
         return language_lines(self.config.ide, self.process_environment) if self.config.ide.enabled != "never" else ()
 
     async def undo_edit(self, id: str = "") -> str:
-        return await self._opened_ide().undo(id)
+        return await self._get_ide().undo(id)
 
     async def list_undoable(self) -> Sequence[UndoableEdit]:
-        return await self._opened_ide().list_undoable()
+        return await self._get_ide().list_undoable()
 
-    def _opened_ide(self) -> IdeTools:
+    def _get_ide(self) -> IdeTools:
         if self._ide is None:
             raise UsageError("there are no tools for code here", hint="they are where there is a project, see [ide]")
         return self._ide
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
-        tools = self._local_tools()
-        if (ide := self._ide_tools()) is not None:
+        tools = self._make_local_tools()
+        if (ide := self._find_ide_tools()) is not None:
             tools.add("ide", ide)
         specs = {spec.name: spec for spec in tools.specs()}
         name = wire_name(tool)
@@ -288,7 +287,7 @@ class Container:
     @cached_property
     def _gate(self) -> PolicyGate:
         where = self._commands.where_in
-        return make_gate(self.config, self.process_environment.env, self.shell_context, where, self._confines)
+        return make_gate(self.config, self.process_environment.env, self.shell_context, where, self._confines_tenants)
 
     async def _background(self, request: TurnRequest) -> Background:
         from aish.app.background import find_background
@@ -323,23 +322,23 @@ class Container:
         return await self._providers.discover()
 
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
-        self._ide = ide = self._ide_tools()
+        self._ide = ide = self._find_ide_tools()
         if ide is not None:
             tools.add("ide", ide)
             tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
-        self._mcp.begin(mcp)
+        self._mcp.start(mcp)
 
-    def _ide_tools(self) -> IdeTools | None:
+    def _find_ide_tools(self) -> IdeTools | None:
         return find_ide_tools(self.config.ide, self.process_environment, lambda: self.mcp_servers, self._private)
 
     @property
     def _private(self) -> tuple[Path, ...]:
         return private_paths(self.config, self.process_environment.env)
 
-    def _confines(self) -> bool:
+    def _confines_tenants(self) -> bool:
         return self._commands.sandbox.is_active
 
-    def _local_tools(self) -> Registry:
+    def _make_local_tools(self) -> Registry:
         tools = Registry()
         tools.add("runtime", RuntimeTools(self._clock))
         tools.add("shell", self._commands.tools())

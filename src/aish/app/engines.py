@@ -1,6 +1,6 @@
-"""Engines out of the configuration: the one of a run, and others beside it that work in another folder.
+"""Makes engines from the configuration: the main one of a process, and further ones that work in another folder.
 
-Everything they are made of comes from outside; nothing is opened here.
+Their parts are passed in; nothing is opened here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aish.safety.redaction.redactor import Redactor
 from aish.types.context import ContextRules
 
 
-class _Shared(TypedDict):
-    """What every engine of a process has in common."""
+class _SharedParts(TypedDict):
+    """The parts that all engines of a process share."""
 
     clock: Clock
     liveness: ProcessLiveness
@@ -32,8 +32,8 @@ class _Shared(TypedDict):
     caps: Caps
 
 
-class Engines:
-    """`only` are the providers given for this run: a single one takes whatever model is named."""
+class EngineFactory:
+    """`only` are the providers given for this run. A single one gets every model name that has no prefix."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Engines:
         self._config = config
         self._providers = providers
         self._only = only
-        self._shared = _Shared(
+        self._shared = _SharedParts(
             clock=clock,
             liveness=liveness,
             redactor=redactor,
@@ -67,13 +67,13 @@ class Engines:
         serving: bool,
         shared: bool,
     ) -> Engine:
-        own_words = self._config.system
+        system = self._config.system
         return Engine(
-            router=self._router(),
+            router=self._make_router(),
             tools=tools,
             gate=gate,
             store=store,
-            system=own_words if serving else compose_system(BASE, own_words),
+            system=system if serving else compose_system(BASE, system),
             tools_note="" if serving else TOOLS_NOTE,
             routing=routing_of(self._config),
             find_background=find_background,
@@ -82,8 +82,8 @@ class Engines:
             **self._shared,
         )
 
-    def beside(self, base: Engine, tools: Toolset, gate: Gate) -> Engine:
-        """With the models and the store of another."""
+    def make_beside(self, base: Engine, tools: Toolset, gate: Gate) -> Engine:
+        """An engine with the models and the store of another, and its own tools and gate."""
         return Engine(
             router=base.router,
             tools=tools,
@@ -93,7 +93,7 @@ class Engines:
             **self._shared,
         )
 
-    def _router(self) -> Router:
+    def _make_router(self) -> Router:
         config = self._config
         router = Router(
             self._providers.all,

@@ -1,4 +1,4 @@
-"""The gate out of the configuration: its rules, those a person added by answering "always", and where these are."""
+"""Makes the gate from the configuration: its rules, and those that the user added by answering "always"."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def make_gate(
     where: Callable[[str], str],
     confines_tenants: Callable[[], bool],
 ) -> PolicyGate:
-    """`where` is the directory that commands of a turn run in now."""
+    """`where` gives the directory in which the next command of a turn runs."""
     approvals = approvals_file(env)
     return PolicyGate(
-        [*rules_of(config), *_approved(approvals)],
+        [*make_rules(config), *_load_approved_rules(approvals)],
         verdicts={effect: getattr(config.gate, effect.value) for effect in Effect},
         shell=shell,
         where=where,
@@ -39,8 +39,8 @@ def make_gate(
     )
 
 
-def rules_of(config: Config) -> list[Rule]:
-    """The short forms first; a rule whose examples do not hold is an error."""
+def make_rules(config: Config) -> list[Rule]:
+    """The rules of the configuration, short forms first. Raises ConfigError if the examples of a rule do not hold."""
     gate = config.gate
     approved = [Rule(Verdict.ALLOW, f"auto_approve {g}", (g,)) for g in (*gate.auto_approve, *config.mcp.auto_approve)]
     denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
@@ -50,8 +50,8 @@ def rules_of(config: Config) -> list[Rule]:
     return [*approved, *denied, *given]
 
 
-def _approved(file: Path) -> list[Rule]:
-    """A rule that cannot be read, or that would allow everything, is an error: what it allowed is not guessed."""
+def _load_approved_rules(file: Path) -> list[Rule]:
+    """Raises ConfigError for a rule that cannot be read or that would allow everything."""
     approvals = load_approvals(file)
     if not approvals:
         return []

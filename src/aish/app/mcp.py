@@ -1,6 +1,7 @@
-"""The MCP servers of one engine: those that are configured, and those that a person connects while it runs.
+"""The MCP servers of one engine: configured ones, those that the user connects while it runs, and those of API
+requests.
 
-What speaks to them is imported with the first of them.
+The MCP client is imported when the first server is connected.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from aish.tools.mcp.servers import McpServers
     from aish.tools.mcp.types import ServerSpec
 
-# How many of us, one started by the other, there are above: a server that runs aish may be aish's own.
-_DEPTH = "MCP_DEPTH_OF_AISH"
+# Counts how many aish processes have started each other as MCP servers: aish may be configured as its own server.
+_DEPTH_VARIABLE = "MCP_DEPTH_OF_AISH"
 _MAX_DEPTH = 3
-_DEPTH_DIGITS = 9  # more are deep enough; int() refuses thousands of them
+_MAX_DEPTH_DIGITS = 9  # int() refuses very long numbers
 
 
-class McpLinks:
+class McpConnections:
     """`tools` is the registry for their tools. Tools of dynamic servers are visible only to their own requests."""
 
     def __init__(
@@ -40,27 +41,27 @@ class McpLinks:
         http: Callable[[], HttpClient],
         env: Mapping[str, str],
     ) -> None:
-        self._depth = _depth(env.get(_DEPTH, ""))
+        self._depth = _parse_depth(env.get(_DEPTH_VARIABLE, ""))
         self._config = config
         self._serve = serve
         self._tools = tools
         self._http = http
         self._opened: McpServers | None = None
         self._dynamic: DynamicMcpServers | None = None
-        self._turns: dict[str, asyncio.Lock] = {}  # of those who exchange a server for another of its name
+        self._locks: dict[str, asyncio.Lock] = {}  # by the name of a server that is being replaced
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
         return self._opened.servers if self._opened else {}
 
-    def begin(self, names: Sequence[str] | None) -> None:
-        """Connect the configured ones in the background: those named, or all that are enabled."""
+    def start(self, names: Sequence[str] | None) -> None:
+        """Connects configured servers in the background: those named, or all that are enabled."""
         for name, server in self._config.servers.items():
             if server.enabled if names is None else name in names:
-                self._owner().connect(*self._server(name, server))
+                self._get_servers().connect(*self._make_spec(name, server))
 
     async def connect(self, name: str, target: str) -> str:
-        """By URL or by command line; "" makes a name."""
+        """Connects a server by URL or command line. "" makes a name."""
         import shlex
 
         from aish.tools.mcp.server import ServerState
@@ -73,28 +74,28 @@ class McpLinks:
         if is_url:
             spec = ServerSpec(name=name, url=target)
         else:
-            spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._deeper())
-        async with self._turn(name):
-            owner = self._owner()
-            if name in owner.servers and owner.servers[name].state is ServerState.FAILED:  # it was mistyped, then
-                await owner.disconnect(name)
-            owner.connect(spec)
+            spec = ServerSpec(name=name, command=tuple(shlex.split(target)), env=self._next_depth())
+        async with self._lock(name):
+            servers = self._get_servers()
+            if name in servers.servers and servers.servers[name].state is ServerState.FAILED:  # such as a mistyped one
+                await servers.disconnect(name)
+            servers.connect(spec)
         await self.wait_settled(spec.start_timeout_s, [name])
         return name
 
     async def disconnect(self, name: str) -> None:
         if self._opened is None:
             raise UsageError(f"no MCP server named {name}")
-        async with self._turn(name):
+        async with self._lock(name):
             await self._opened.disconnect(name)
 
     async def reconnect(self, name: str) -> None:
-        owner = self._owner()
-        async with self._turn(name):
-            if name in owner.servers:
-                server = await owner.reconnect(name)
+        servers = self._get_servers()
+        async with self._lock(name):
+            if name in servers.servers:
+                server = await servers.reconnect(name)
             elif name in self._config.servers:
-                server = owner.connect(*self._server(name, self._config.servers[name]))
+                server = servers.connect(*self._make_spec(name, self._config.servers[name]))
             else:
                 raise UsageError(
                     f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
@@ -102,7 +103,7 @@ class McpLinks:
         await self.wait_settled(2 * server.spec.start_timeout_s, [name])
 
     async def wait_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        """Waits until each can be used or is known not to be; those still connecting."""
+        """Waits until each server is ready or has failed. Returns those that still connect."""
         return await self._opened.wait_settled(timeout_s, names) if self._opened else ()
 
     @property
@@ -123,17 +124,17 @@ class McpLinks:
         if self._dynamic is not None:
             await self._dynamic.aclose()
 
-    def _turn(self, name: str) -> asyncio.Lock:
-        return self._turns.setdefault(name, asyncio.Lock())
+    def _lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
 
-    def _owner(self) -> McpServers:
+    def _get_servers(self) -> McpServers:
         if self._opened is None:
             from aish.tools.mcp.servers import McpServers
 
             self._opened = McpServers(self._tools, self._http())
         return self._opened
 
-    def _server(self, name: str, settings: McpServerConfig) -> tuple[ServerSpec, ToolExposure]:
+    def _make_spec(self, name: str, settings: McpServerConfig) -> tuple[ServerSpec, ToolExposure]:
         from aish.tools.mcp.server import ToolExposure
         from aish.tools.mcp.types import ServerSpec
 
@@ -141,7 +142,7 @@ class McpLinks:
         spec = ServerSpec(
             name=name,
             command=(settings.command, *settings.args) if settings.command else (),
-            env={**env, **self._deeper()} if settings.command else env,
+            env={**env, **self._next_depth()} if settings.command else env,
             cwd=Path(settings.cwd) if settings.cwd else None,
             url=settings.url,
             token=settings.auth_token.reveal() if settings.auth_token else "",
@@ -152,15 +153,16 @@ class McpLinks:
         )
         return spec, ToolExposure(settings.allow, settings.deny, settings.trust_hints)
 
-    def _deeper(self) -> dict[str, str]:
+    def _next_depth(self) -> dict[str, str]:
+        """The variable that tells a server how deep it is nested. Raises UsageError at the limit."""
         if self._depth >= _MAX_DEPTH:
             raise UsageError(
                 f"aish runs as an MCP server of an aish that does, {self._depth} deep: it starts no more of them",
                 hint="take aish out of its own [mcp.servers]",
             )
-        return {_DEPTH: str(self._depth + 1)}
+        return {_DEPTH_VARIABLE: str(self._depth + 1)}
 
 
-def _depth(told: str) -> int:
-    """Anything but a number was not told by one of us."""
-    return min(int(told[:_DEPTH_DIGITS]), _MAX_DEPTH) if told.isdecimal() else 0
+def _parse_depth(text: str) -> int:
+    """The depth in the variable; 0 for anything that is no number."""
+    return min(int(text[:_MAX_DEPTH_DIGITS]), _MAX_DEPTH) if text.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Providers as configured, each made when asked for."""
+"""Makes the providers of the configuration, each when it is first used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Providers:
         return self._find_http()
 
     def all(self) -> LazyProviders:
-        """Those given for this run, then the preferred one, then the configured ones, then what is built in."""
+        """The providers given for this run, then the preferred one, the configured ones and the built-in ones."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
         return LazyProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
@@ -58,13 +58,15 @@ class Providers:
         return _calling_tools(self._embedded(name) if name == EMBEDDED else self._scripted(name, ""))
 
     async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
-        """Who answers when no model is named: what is configured, else what runs here, else the embedded model."""
+        """The providers to ask if no model is named: the configured ones, otherwise local servers; then the embedded
+        model."""
         configured = [providers[name] for name in providers if name in self._config.providers]
         found = () if configured else await self.discover()
         return [*configured, *found, providers[EMBEDDED]]
 
     def _guarded(self, provider: Provider, settings: ProviderConfig) -> Provider:
-        """Outermost: a secret is put back once it is known whether a model's text is a call, which is JSON."""
+        """Adds redaction. It is the outermost layer: a secret may be restored only once it is known whether the text of
+        a model is a tool call."""
         if not settings.redact:
             return provider
         from aish.providers.redacting import RedactingProvider
@@ -141,7 +143,7 @@ class Providers:
         return ScriptedProvider(name, scripts)
 
     def is_free(self, provider: str) -> bool:
-        """What runs on this machine by itself. A configured address may be anybody's, and is not taken for free."""
+        """Whether calls cost nothing: embedded and discovered providers. A configured URL may be a paid service."""
         configured = self._config.providers.get(provider)
         if configured is not None:
             return configured.kind in (EMBEDDED, SCRIPTED)

@@ -1,4 +1,4 @@
-"""From configuration to what the engine's parts take: presets, limits, secrets. Opens nothing."""
+"""Converts the configuration to what the parts of the engine take: presets, limits, secrets. Opens nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def presets_of(config: Config) -> dict[str, Preset]:
 
 
 def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """What belongs to aish itself, so that no tool is to read it: settings, keys, approvals, what was said."""
+    """Files and folders of aish itself that no tool may read: settings, keys, approvals, conversations."""
     folders = paths.config_dir(env), paths.data_dir(env), paths.cache_dir(env)
     store = config.store.path
     files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
@@ -42,7 +42,7 @@ def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
-    """The first of them is whom to ask where no model is named: who gives one for this run means it."""
+    """The settings for `--endpoint NAME=URL` flags. The first endpoint is also the default model of the run."""
     providers: dict[str, Any] = {}
     for endpoint in endpoints:
         name, equals, url = endpoint.partition("=")
@@ -96,7 +96,7 @@ def secrets_of(config: Config) -> list[str]:
     return [secret.reveal() for secret in secrets if secret is not None]
 
 
-# What people write where a program wants a key and a local server does not.
+# Placeholders for a key where a local server needs none.
 _NO_KEYS = frozenset({"ollama", "lm-studio", "dummy", "not-needed", "no-key", "no-key-required", "sk-no-key-required"})
 
 

@@ -1,7 +1,7 @@
-"""The command line. Parses words and hands them to a frontend; a frontend is imported only when its subcommand runs.
+"""The command line: parses arguments and runs a frontend, which is imported only when its command runs.
 
-Exit codes: 0 answered, 1 anything else went wrong, 2 usage or config, 3 something was refused, 4 the provider failed,
-5 a limit was reached, 6 work halted and waits for a person, 130 interrupted.
+Exit codes: 0 answered, 1 any other failure, 2 usage or configuration, 3 something was refused, 4 the provider failed, 5
+a limit was reached, 6 work halted and waits for a decision, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(words: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Runs a command line. Returns the exit code."""
     arguments = parse(words)
     from aish.cli.commands import RUN
     from aish.frontends.admin.errors import guarded
@@ -23,12 +23,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """`aish models …` is a subcommand; anything else is a question for `aish ask`."""
+    """Parses a command line. A first word that is no command begins a question for `aish ask`."""
     from argparse import Namespace
 
     from aish.cli.parsers import PARSERS, USUAL_ACTIONS
 
-    words = _asked_for_help(words)
+    words = _rewrite_help(words)
     command = words[0] if words and words[0] in PARSERS and not _is_question(words) else ""
     if not command:
         return PARSERS["ask"]("aish").parse_args(words, Namespace(command="ask"))
@@ -38,8 +38,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _asked_for_help(words: Sequence[str]) -> list[str]:
-    """`help` alone or before a command is what --help is after it; before anything else it begins a question."""
+def _rewrite_help(words: Sequence[str]) -> list[str]:
+    """Turns `help` and `help COMMAND` into `--help`. Before any other word, `help` begins a question."""
     from aish.cli.parsers import PARSERS
 
     match list(words):
@@ -51,7 +51,8 @@ def _asked_for_help(words: Sequence[str]) -> list[str]:
             return others
 
 
-# Words that also begin a question: they are commands only before one of these, or an option, or nothing.
+# Commands that are also common first words of a question. They are commands only before one of these actions, before an
+# option, or alone.
 _ACTIONS = {
     "cost": (),
     "runs": ("list", "show", "resume", "abandon"),
@@ -65,7 +66,7 @@ def _is_question(words: Sequence[str]) -> bool:
 
 
 def serve_app(words: Sequence[str]) -> Any:
-    """What each worker of `aish serve --workers N` runs."""
+    """The ASGI application that each worker of `aish serve --workers N` runs."""
     from aish import app
     from aish.frontends.http.server import serve as http_serve
     from aish.frontends.mcp.http import mcp_mount

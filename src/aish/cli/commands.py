@@ -1,4 +1,4 @@
-"""What each command does with its words: a frontend is imported only when its command runs."""
+"""Runs each command. A frontend is imported only when its command runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _sessions(arguments: argparse.Namespace) -> int:
 
 
 def _resume(session: str, model: str) -> int:
-    """The shell, in that session."""
+    """Opens the shell in a session."""
     from aish.cli import parse
 
     return _ask(parse(["--continue" if session == "latest" else f"--session={session}", f"--model={model}"]))

@@ -1,4 +1,4 @@
-"""The words each command takes. Only words: what is done with them is in `commands`."""
+"""The argument parsers of all commands. `commands` runs them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Traces and figures for others' tools, made from what is recorded. Off unless an endpoint is configured."""
+"""OpenTelemetry traces and metrics, made from recorded events. Off unless an endpoint is configured."""

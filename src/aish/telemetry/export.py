@@ -1,7 +1,8 @@
-"""Sends spans and figures to an OTLP/HTTP endpoint. Imported only where one is configured, and only in its thread.
+"""Sends spans and metrics to an OTLP/HTTP endpoint. Imported only if one is configured, and only in the telemetry
+thread.
 
-OpenTelemetry's own processors batch, bound and send in threads of their own. A failure is told once, and once again
-when it is over.
+OpenTelemetry's own processors batch and send in their own threads, with bounded queues. A failure is logged once, and
+again when it is over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from aish.telemetry.genai import GenAi, Instruments
 log = logging.getLogger(__name__)
 
 _SEND_S = 5.0
-_MAX_SPANS = 4096  # that wait to be sent; more are left out
+_MAX_SPANS = 4096  # that wait to be sent; further ones are dropped
 _SPANS_EVERY_MS = 2_000
 _FIGURES_EVERY_MS = 30_000
 
@@ -34,14 +35,16 @@ class OtlpSink:
     def __init__(
         self, endpoint: str, *, headers: Mapping[str, str], service: str, content: bool, redact: Callable[[str], str]
     ) -> None:
-        # It says the same in many places each time something cannot be sent; `_Told` says it once.
+        # It logs every failure in several places; `_FailureLogger` logs it once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         base = endpoint.rstrip("/")
         resource = Resource.create({"service.name": service, "service.version": __version__})
         spans = OTLPSpanExporter(f"{base}/v1/traces", headers=dict(headers), timeout=_SEND_S)
         self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._tracers.add_span_processor(
-            BatchSpanProcessor(_Told(spans, base), max_queue_size=_MAX_SPANS, schedule_delay_millis=_SPANS_EVERY_MS)
+            BatchSpanProcessor(
+                _FailureLogger(spans, base), max_queue_size=_MAX_SPANS, schedule_delay_millis=_SPANS_EVERY_MS
+            )
         )
         figures = OTLPMetricExporter(f"{base}/v1/metrics", headers=dict(headers), timeout=_SEND_S)
         reader = PeriodicExportingMetricReader(figures, export_interval_millis=_FIGURES_EVERY_MS)
@@ -49,27 +52,29 @@ class OtlpSink:
         tracer, meter = self._tracers.get_tracer("aish", __version__), self._meters.get_meter("aish", __version__)
         self._genai = GenAi(Instruments(tracer, meter, content=content, redact=redact))
 
-    def see(self, lines: bytes) -> None:
-        self._genai.see(lines)
+    def add(self, lines: bytes) -> None:
+        self._genai.add(lines)
 
     def close(self) -> None:
         self._tracers.shutdown()
         self._meters.shutdown(timeout_millis=_SEND_S * 1000)
 
 
-class _Told(SpanExporter):
-    def __init__(self, inner: SpanExporter, place: str) -> None:
+class _FailureLogger(SpanExporter):
+    """Logs when sending begins to fail, and when it works again."""
+
+    def __init__(self, inner: SpanExporter, endpoint: str) -> None:
         self._inner = inner
-        self._place = place
+        self._endpoint = endpoint
         self._fails = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._inner.export(spans)
         fails = result is not SpanExportResult.SUCCESS
         if fails and not self._fails:
-            log.warning("telemetry cannot be sent to %s; what does not fit until it can is left out", self._place)
+            log.warning("telemetry cannot be sent to %s; what does not fit until it can is left out", self._endpoint)
         elif self._fails and not fails:
-            log.warning("telemetry is sent to %s again", self._place)
+            log.warning("telemetry is sent to %s again", self._endpoint)
         self._fails = fails
         return result
 

@@ -1,7 +1,7 @@
-"""Spans and figures of turns, by OpenTelemetry's conventions for generative AI.
+"""Makes spans and metrics of turns, by OpenTelemetry's conventions for generative AI.
 
 A turn is `invoke_agent`, a model call in it `chat`, a tool call `execute_tool`. Times are those of the recorded events.
-What was said is left out unless asked for.
+Message content is left out unless the configuration asks for it.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ from aish.types.tools import ResultStatus
 
 Attributes = dict[str, str | int | float | list[str]]
 
-# Turns whose end never comes: their process's other turns go on.
-_MAX_OPEN = 4096
+_MAX_OPEN = 4096  # turns; the oldest are dropped, since the end of a turn may never come
 _MAX_CALLS = 1024  # of one turn that have no result yet
-_MAX_CHARS = 64 * 1024  # of what was said, in one attribute
+_MAX_CHARS = 64 * 1024  # of content in one attribute
 _TOKEN_BUCKETS = [float(4**power) for power in range(14)]
 _SECOND_BUCKETS = [0.01 * 2**power for power in range(14)]
-# Nearly every line, and of no interest after the first.
+# Nearly all lines. Without content, only the first one of a step matters.
 _DELTAS = (b'"body":{"type":"text_delta"', b'"body":{"type":"reasoning_delta"', b'"body":{"type":"arguments_delta"')
-_OF_THE_MODEL = (TextDelta, ReasoningDelta, ArgumentsDelta, ToolCallStarted, ToolCallReady, UsageReported)
+_MODEL_OUTPUT = (TextDelta, ReasoningDelta, ArgumentsDelta, ToolCallStarted, ToolCallReady, UsageReported)
 
 
 class Instruments:
-    """`redact` takes secrets out of an answer put together: in its pieces, as recorded, one may lie across two."""
+    """`redact` removes secrets from the joined answer: in the recorded pieces, a secret may be split between two."""
 
     def __init__(self, tracer: Tracer, meter: Meter, *, content: bool, redact: Callable[[str], str]) -> None:
         self.tracer = tracer
@@ -69,31 +68,32 @@ class Instruments:
 
 
 class GenAi:
-    """Events of any turns in, spans out."""
+    """Takes events of any turns and makes spans of them."""
 
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
         self._turns: OrderedDict[str, _Turn] = OrderedDict()
 
-    def see(self, lines: bytes) -> None:
+    def add(self, lines: bytes) -> None:
         for line in lines.splitlines():
-            if not self._instruments.content and any(mark in line[:400] for mark in _DELTAS) and self._is_known(line):
+            is_delta = any(mark in line[:400] for mark in _DELTAS)
+            if not self._instruments.content and is_delta and self._is_answering(line):
                 continue
-            self._see(decode_event(line))
+            self._add(decode_event(line))
 
-    def _is_known(self, line: bytes) -> bool:
-        """Whether the turn of this line has begun to answer, so that one more piece of the answer says nothing."""
+    def _is_answering(self, line: bytes) -> bool:
+        """Whether the turn of this line has begun to answer, so that a further delta carries no information."""
         start = line.find(b'"turn":"') + 8
         turn = self._turns.get(line[start : line.find(b'"', start)].decode())
         return turn is not None and turn.is_answering
 
-    def _see(self, event: Event) -> None:
+    def _add(self, event: Event) -> None:
         if isinstance(event.body, TurnStarted):
             while len(self._turns) >= _MAX_OPEN:
                 self._turns.popitem(last=False)[1].abandon()
             self._turns[event.turn] = _Turn(self._instruments, event, event.body)
         elif (turn := self._turns.get(event.turn)) is not None:
-            turn.see(event)
+            turn.add(event)
             if isinstance(event.body, TurnFinished):
                 del self._turns[event.turn]
 
@@ -104,19 +104,19 @@ class _Step:
     def __init__(self, span: Span, model: str, began_ms: int) -> None:
         self.span = span
         self.began_ms = self.last_ms = began_ms
-        self.attributes = _of_model(model, "chat")
+        self.attributes = _model_attributes(model, "chat")
         self.first_ms: int | None = None
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.size = 0
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if self.size < _MAX_CHARS:
-            self.said.append(text[: _MAX_CHARS - self.size])
+            self.texts.append(text[: _MAX_CHARS - self.size])
             self.size += len(text)
 
 
 def _parent(traceparent: str) -> Context | None:
-    """The span of whoever asked, in another program."""
+    """The span of the calling program."""
     return TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
 
 
@@ -129,7 +129,7 @@ class _Turn:
         self._step: _Step | None = None
         self._calls: dict[str, ToolCallReady] = {}
         self._failure: Failed | None = None
-        attributes = {**_of_model(body.model, "invoke_agent"), **self._shared}
+        attributes = {**_model_attributes(body.model, "invoke_agent"), **self._shared}
         attributes |= {"gen_ai.agent.name": "aish", "aish.turn.id": event.turn}
         if instruments.content:
             attributes["gen_ai.input.messages"] = _input(body.input)
@@ -142,20 +142,20 @@ class _Turn:
     def is_answering(self) -> bool:
         return self._step is not None and self._step.first_ms is not None
 
-    def see(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         body, step = event.body, self._step
-        if isinstance(body, _OF_THE_MODEL) and step is not None:
-            self._answered(step, event)
+        if isinstance(body, _MODEL_OUTPUT) and step is not None:
+            self._record_output(step, event)
         if isinstance(body, StepStarted):
             self._end_step()
             self._begin_step(body, event.at_ms)
         elif isinstance(body, UsageReported):
-            self._used(body)
+            self._record_usage(body)
         elif isinstance(body, ToolCallReady) and len(self._calls) < _MAX_CALLS:
             self._calls[event.call] = body
         elif isinstance(body, ToolResult):
             self._end_step()
-            self._called(event, body)
+            self._record_call(event, body)
         elif isinstance(body, Failed):
             self._failure = body
         elif isinstance(body, TurnFinished):
@@ -170,21 +170,21 @@ class _Turn:
             f"chat {_bare(body.model)}",
             self._context,
             SpanKind.CLIENT,
-            {**_of_model(body.model, "chat"), **self._shared},
+            {**_model_attributes(body.model, "chat"), **self._shared},
             start_time=_ns(at_ms),
         )
         self._step = _Step(span, body.model, at_ms)
 
-    def _answered(self, step: _Step, event: Event) -> None:
+    def _record_output(self, step: _Step, event: Event) -> None:
         step.last_ms = max(step.last_ms, event.at_ms)
         if step.first_ms is None and not isinstance(event.body, UsageReported):
             step.first_ms = event.at_ms
             step.span.set_attribute("gen_ai.response.time_to_first_chunk", (event.at_ms - step.began_ms) / 1000)
         if self._instruments.content and isinstance(event.body, TextDelta):
-            step.say(event.body.text)
+            step.add_text(event.body.text)
 
-    def _used(self, body: UsageReported) -> None:
-        usage, attributes = body.usage, _of_model(body.model, "chat")
+    def _record_usage(self, body: UsageReported) -> None:
+        usage, attributes = body.usage, _model_attributes(body.model, "chat")
         counts = {"input": usage.prompt_tokens, "output": usage.completion_tokens}
         for kind, count in counts.items():
             self._instruments.tokens.record(count, {**attributes, "gen_ai.token.type": kind})
@@ -199,7 +199,7 @@ class _Turn:
         if usage.cost is not None:
             span.set_attribute("aish.cost_dollars", usage.cost)
 
-    def _called(self, event: Event, body: ToolResult) -> None:
+    def _record_call(self, event: Event, body: ToolResult) -> None:
         attributes: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": body.name,
@@ -248,9 +248,9 @@ class _Turn:
             _fail(step.span, error)
         else:
             step.span.set_attribute("gen_ai.response.finish_reasons", [_FINISH.get(reason, "tool_calls")])
-        if step.said:
-            said = self._instruments.redact("".join(step.said))
-            step.span.set_attribute("gen_ai.output.messages", _messages("assistant", [said]))
+        if step.texts:
+            text = self._instruments.redact("".join(step.texts))
+            step.span.set_attribute("gen_ai.output.messages", _messages("assistant", [text]))
         self._instruments.duration.record((step.last_ms - step.began_ms) / 1000, figures)
         step.span.end(_ns(step.last_ms))
 
@@ -258,7 +258,7 @@ class _Turn:
 _FINISH: Mapping[str, str] = {"answered": "stop", "length": "length", "cancelled": "cancelled"}
 
 
-def _of_model(name: str, operation: str) -> Attributes:
+def _model_attributes(name: str, operation: str) -> Attributes:
     provider, _, _ = name.partition(":")
     return {
         "gen_ai.operation.name": operation,
@@ -285,7 +285,7 @@ def _text(parts: tuple[object, ...]) -> str:
 
 
 def _input(messages: tuple[Message, ...]) -> str:
-    """What the user said last, as much as fits: a client may send its whole conversation."""
+    """The last user messages, as many as fit: a client may send its whole conversation."""
     texts: list[str] = []
     room = _MAX_CHARS
     for message in reversed(messages):

@@ -1,11 +1,11 @@
-"""Hears what the store is given to record, and hands it to a thread that makes spans of it.
+"""Copies what the store records to a thread that makes telemetry of it.
 
-What is recorded holds no known secret, is the same for every frontend, and is only this process's own. Hearing it costs
-an append to a bounded queue: a turn never waits for telemetry, and nothing that goes wrong with it reaches a turn.
-What does not fit the queue is left out.
+Recorded events contain no known secret, are the same for every frontend, and belong to this process. Copying them is an
+append to a bounded queue: a turn never waits for telemetry, and no failure of it reaches a turn. Lines that do not fit
+the queue are dropped.
 
-Life: the thread begins with the first line and ends with the store, which waits for it a bounded time. It does not know
-what becomes of the lines (`export` does).
+The thread starts with the first line and ends with the store, which waits for it a bounded time. `export` makes and
+sends the telemetry.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ log = logging.getLogger(__name__)
 # Half a minute of a busy server.
 MAX_BYTES = 8 * 1024 * 1024
 # Waking the thread for each line would cost more than the line.
-_LOOK_S = 0.25
-# The most that closing waits for the last of it to be sent.
+_PERIOD_S = 0.25
+# How long closing waits for the last lines to be sent.
 CLOSE_S = 3.0
 
 
 class Sink(Protocol):
-    def see(self, lines: bytes) -> None:
-        """Events of one turn, as recorded."""
+    def add(self, lines: bytes) -> None:
+        """Takes recorded events of one turn."""
 
     def close(self) -> None:
-        """Sends what is left."""
+        """Sends everything that is left."""
 
 
 class Telemetry:
-    """`make` builds the sink, in the thread: its libraries are heavy."""
+    """`make` builds the sink, in the thread, since its libraries are slow to import."""
 
     def __init__(self, make: Callable[[], Sink], *, max_bytes: int = MAX_BYTES) -> None:
         self._make = make
         self._max_bytes = max_bytes
         self._queue: deque[bytes] = deque()
-        self._put_bytes = 0  # only changed by those who put
-        self._taken_bytes = 0  # only changed by the thread
-        self.left_out = 0
+        self._put_bytes = 0  # changed only by `put`
+        self._taken_bytes = 0  # changed only by the thread
+        self.dropped = 0
         self._has_failed = False
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def take(self, lines: bytes) -> None:
+    def put(self, lines: bytes) -> None:
         if self._put_bytes - self._taken_bytes + len(lines) > self._max_bytes or self._closed.is_set():
-            self.left_out += 1
+            self.dropped += 1
             return
         self._put_bytes += len(lines)
         self._queue.append(lines)
         if self._thread is None:
-            # A daemon: an endpoint that hangs must not keep the process.
+            # A daemon, so that an endpoint that hangs does not keep the process from ending.
             self._thread = threading.Thread(target=self._run, name="aish-telemetry", daemon=True)
             self._thread.start()
 
@@ -72,36 +72,36 @@ class Telemetry:
     def _run(self) -> None:
         try:
             sink = self._make()
-        except Exception:  # top of an owner thread: telemetry is nobody's concern but its own
+        except Exception:  # the top of the thread: a failure of telemetry affects nothing else
             log.exception("telemetry could not be set up; nothing is sent")
             self._closed.set()
             return
         while True:
-            closing = self._closed.wait(_LOOK_S)
+            closing = self._closed.wait(_PERIOD_S)
             self._drain(sink)
             if closing:
                 break
-        if self.left_out:
-            log.warning("telemetry left out %d pieces: there was more than could be sent", self.left_out)
+        if self.dropped:
+            log.warning("telemetry left out %d pieces: there was more than could be sent", self.dropped)
         self._attempt(sink.close)
 
     def _drain(self, sink: Sink) -> None:
         while self._queue:
             lines = self._queue.popleft()
             self._taken_bytes += len(lines)
-            self._attempt(partial(sink.see, lines))
+            self._attempt(partial(sink.add, lines))
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception:  # as above; once is enough to know
+        except Exception:  # as above; logged once
             if not self._has_failed:
                 log.exception("telemetry failed on an event")
             self._has_failed = True
 
 
 class TappedStore:
-    """A store that tells what it is given. Everything else is the store's own."""
+    """Passes everything to the store, and recorded lines to telemetry as well."""
 
     def __init__(self, store: Store, telemetry: Telemetry) -> None:
         self._store = store
@@ -109,11 +109,11 @@ class TappedStore:
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         self._store.append_events(turn, first_seq, last_seq, lines)
-        self._telemetry.take(lines)
+        self._telemetry.put(lines)
 
     async def record_turn(self, turn: TurnRecord, last_seq: int, lines: bytes) -> None:
         await self._store.record_turn(turn, last_seq, lines)
-        self._telemetry.take(lines)
+        self._telemetry.put(lines)
 
     async def aclose(self) -> None:
         try:
@@ -125,5 +125,5 @@ class TappedStore:
         return getattr(self._store, name)
 
 
-def tapped(store: Store, telemetry: Telemetry) -> Store:
+def tap_store(store: Store, telemetry: Telemetry) -> Store:
     return cast(Store, TappedStore(store, telemetry))
