@@ -1,9 +1,9 @@
-// Talks to the server this page came from: JSON both ways, the token against forged requests, deadlines, clear errors.
+// Requests to the server of this page: JSON in both directions, the CSRF token, deadlines, clear errors.
 
 const DEADLINE_MS = 30_000;
 let csrf = "";
 
-/** The server's no, in its own words. */
+/** An error reply of the server, with its message. */
 export class Refused extends Error {
   constructor(status, error) {
     super(error.message || `the server answered ${status}`);
@@ -12,7 +12,7 @@ export class Refused extends Error {
   }
 }
 
-/** Who we are to the server. Where it has no such question, everybody is let in. */
+/** Who the server thinks we are. A server without this endpoint lets everyone in. */
 export async function readConsole() {
   const info = (await find("/v1/console")) ?? { version: "", keys: false, signed_in: true };
   csrf = info.csrf ?? "";
@@ -23,7 +23,7 @@ export async function get(path, signal) {
   return (await request("GET", path, undefined, signal)).json();
 }
 
-/** Null where the server has no such thing. */
+/** Returns null where the server does not have it. */
 export async function find(path) {
   try {
     return await get(path);
@@ -39,7 +39,7 @@ export async function send(method, path, body) {
   return text ? JSON.parse(text) : null;
 }
 
-/** A reply whose body is read as it comes. No deadline: the caller's signal ends it. */
+/** A reply whose body is read as it arrives. It has no deadline: the caller's signal ends it. */
 export async function open(method, path, body, signal, headers = {}) {
   const given = { method, signal, headers: { ...headers }, credentials: "same-origin", cache: "no-store" };
   if (body !== undefined) {
@@ -62,7 +62,7 @@ async function refusal(reply) {
   try {
     error = (await reply.json()).error ?? {};
   } catch {
-    // A proxy's page, or nothing.
+    // A proxy's error page, or an empty body.
   }
   if (reply.status === 401) window.dispatchEvent(new Event("signed-out"));
   return new Refused(reply.status, error);

@@ -1,10 +1,10 @@
-// Begins: who we are, the rail, and the view the address names. A view is a module with `show(place, rest, app)`, which
-// returns what ends it; each is loaded when it is first wanted.
+// Starts the page: sign-in, the rail, and the view that the address names. A view is a module with `show(place, rest, app)`,
+// which returns a function that ends it. Views are loaded when they are first needed.
 
 import { readConsole } from "./api.js";
 import { line, replace } from "./dom.js";
 import { feed } from "./feed.js";
-import { pending } from "./pending.js";
+import { pending } from "./pending_approvals.js";
 import { Rail } from "./rail.js";
 import { keys } from "./shortcuts.js";
 import { signIn } from "./sign_in.js";
@@ -39,7 +39,7 @@ async function go() {
     replace(main, line("This part of the page could not be loaded. Is the server still running?", "bad"));
     return;
   }
-  if (number !== shown) return; // another was wanted meanwhile
+  if (number !== shown) return; // another view was chosen meanwhile
   main.replaceChildren();
   app.rail.title(VIEWS[view].title);
   leave = module.show(main, VIEWS[name] ? rest : [], app) ?? (() => {});

@@ -1,17 +1,16 @@
-// A question of the gate, with all that the shell would show, and the ways to answer it: yes, no, for the rest of the
-// turn, always, with other arguments. Keys work while the card has the focus.
+// A question of the gate, with everything the shell would show, and its answers: yes, no, for the rest of the turn, always,
+// with other arguments. Keys work while the card has the focus.
 
+import { diff, isDiff, longText } from "./content.js";
 import { button, line, make, replace } from "./dom.js";
-import { diff, isDiff } from "./diff.js";
 import { pretty } from "./format.js";
-import { longText } from "./long_text.js";
+import { pending } from "./pending_approvals.js";
 import { effectBadge } from "./pickers.js";
-import { pending } from "./pending.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 const CHOICES = { yes: "allowed", no: "refused", turn: "allowed for this turn", always: "always allowed", edit: "allowed with other arguments" };
 
-/** `approval` may still be unknown when a call begins to wait; it is found by its call then. */
+/** `approval` may be unknown when a call begins to wait; then it is found by its call. */
 export function approvalCard(question, approval = null) {
   const card = new Card(question, approval);
   return card.node;
@@ -91,7 +90,7 @@ class Card {
       this.id ||= await pending.locate(this.question.call);
       this.#show(await pending.answer(this.id, given));
     } catch (error) {
-      this.answers.querySelector(".refused")?.remove(); // the last word counts
+      this.answers.querySelector(".refused")?.remove(); // only the latest error is shown
       this.answers.append(line(clean(error.message), "bad refused"));
     }
   }
@@ -121,7 +120,7 @@ class Card {
   }
 }
 
-/** A diff says more than the arguments it comes from. */
+/** A diff is shown instead of the arguments it comes from. */
 export function shown(question) {
   const { command } = question.arguments;
   const asCommand = typeof command === "string" && Object.keys(question.arguments).length === 1;

@@ -1,9 +1,9 @@
-// The view of everything that waits for a person.
+// The view of all calls that wait for consent.
 
 import { approvalCard } from "./approval_card.js";
 import { line, make } from "./dom.js";
 import { when } from "./format.js";
-import { pending } from "./pending.js";
+import { pending } from "./pending_approvals.js";
 
 export function show(place) {
   const list = make("div", { class: "approval-list" });

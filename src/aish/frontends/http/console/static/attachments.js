@@ -1,4 +1,4 @@
-// Files to send along: text as text, images as they are. Chosen, pasted or dropped; each has a size it may not pass.
+// Files to send along: texts and images, chosen, pasted or dropped, up to a maximum size each.
 
 import { button, make, replace } from "./dom.js";
 import { size } from "./format.js";
@@ -36,7 +36,7 @@ export class Attachments {
     this.#show();
   }
 
-  /** The parts, and none are left. */
+  /** Returns the parts and clears the list. */
   take() {
     const parts = this.files.map((file) => file.part);
     this.files = [];

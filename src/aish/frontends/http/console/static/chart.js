@@ -1,11 +1,11 @@
-// A small line chart. The figure says its latest and highest value in words, for those who do not see the line.
+// A small line chart. Its latest and highest value are also given as text, for screen readers.
 
 import { draw, make } from "./dom.js";
 
 const WIDTH = 280;
 const HEIGHT = 72;
 
-/** `values` are in order of time; null is a gap. `big` is the figure it stands for, `say` writes a value. */
+/** `values` are in order of time; null is a gap. `big` is the value to show in large type, `say` formats a value. */
 export function chart(title, values, big, say, per = "in 10 s") {
   const known = values.filter((value) => value !== null && value !== undefined);
   const highest = Math.max(...known, 0);
@@ -36,7 +36,7 @@ function stroke(values, highest) {
     if (value === null || value === undefined) return;
     const isGap = place === 0 || values[place - 1] === null || values[place - 1] === undefined;
     const spot = at(values, place, highest);
-    path += isGap ? `M${spot}L${spot}` : `L${spot}`; // a point alone is a dot
+    path += isGap ? `M${spot}L${spot}` : `L${spot}`; // a single point is drawn as a dot
   });
   return path;
 }

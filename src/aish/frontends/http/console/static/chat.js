@@ -1,22 +1,20 @@
-// The view of a conversation: shows its turns, asks, and follows turns that somebody else began in it.
+// The view of a conversation: shows its turns, sends questions, and follows turns that others started in it.
 
 import { find, get } from "./api.js";
 import { approvalCard } from "./approval_card.js";
-import { asChat, ask, chatPart } from "./chat_stream.js";
+import { asChat, ask, chatPart, findAnswer, startAnswer, stopAnswer } from "./chat_stream.js";
 import { Composer } from "./composer.js";
 import { button, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
-import { Following } from "./following.js";
 import { notice } from "./notices.js";
-import { pending } from "./pending.js";
+import { pending } from "./pending_approvals.js";
 import { Pickers } from "./pickers.js";
-import { Pinned } from "./pinned.js";
+import { ScrollPin } from "./scroll_pin.js";
+import { recordedTurn, TurnFollower } from "./turn_sources.js";
 import { TurnView } from "./turn_view.js";
-import { recordedTurn } from "./turn_record.js";
-import { begin, findUnderway, stop } from "./underway.js";
 
 const SHOWN_TURNS = 30; // the latest; earlier ones on request
-const MAX_HELD = 5000; // events of the feed, while it is not known yet whether the turn is ours
+const MAX_HELD = 5000; // events of the feed, until it is known whether the turn is ours
 
 export function show(place, [session], app) {
   const chat = new Chat(place, session ?? "", app);
@@ -29,16 +27,16 @@ class Chat {
     this.session = session;
     this.app = app;
     this.views = new Map(); // by turn
-    this.mine = new Set(); // turns asked from here
-    this.isForeign = false; // of another key, so that it cannot be gone on with
-    this.isUnnamed = false; // asked, and not told yet which turn that is
+    this.mine = new Set(); // turns that this view started
+    this.isForeign = false; // of another key, so it cannot be continued
+    this.isUnnamed = false; // sent, but the id of the turn is not known yet
     this.held = [];
-    this.following = new Following((turn) => this.#viewOf(turn));
+    this.following = new TurnFollower((turn) => this.#viewOf(turn));
     this.pickers = new Pickers();
     this.composer = new Composer({ send: (parts) => this.send(parts), stop: () => this.stop(), pickers: this.pickers });
     this.turns = make("div", { class: "turns" });
     this.scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Conversation" }, this.turns);
-    this.pinned = new Pinned(this.scroll, this.turns);
+    this.pinned = new ScrollPin(this.scroll, this.turns);
     this.said = make("div", { class: "sr", role: "status" });
     place.classList.add("chatting");
     place.append(make("h1", { class: "sr" }, "Chat"), this.scroll, this.composer.node, this.said);
@@ -60,7 +58,7 @@ class Chat {
   }
 
   stop() {
-    stop(this.session);
+    stopAnswer(this.session);
   }
 
   async send(parts, earlier = []) {
@@ -74,13 +72,13 @@ class Chat {
     this.pinned.toEnd();
     const messages = [...earlier, { role: "user", content: parts.map(chatPart) }];
     const body = { ...this.pickers.fields(), messages, session_id: this.session, use_server_history: true };
-    await begin(this.session, (signal) => this.#run(view, body, signal));
+    await startAnswer(this.session, (signal) => this.#run(view, body, signal));
   }
 
-  /** Asks a turn again in a session of its own, which begins with what came before it. */
+  /** Repeats a turn in a new session that begins with everything before it. */
   async redo(view, edit) {
-    if (findUnderway(this.session)) return;
-    if (!view.id && !edit) return this.send(view.question); // it was refused, so nothing is to be replaced
+    if (findAnswer(this.session)) return;
+    if (!view.id && !edit) return this.send(view.question); // it was refused, so there is nothing to replace
     this.branch = view.id;
     const text = view.question.filter((part) => part.type !== "image").map((part) => part.text).join("\n");
     if (!edit) return this.#sendBranch(view.question);
@@ -137,15 +135,15 @@ class Chat {
     for (const event of held) this.#hear(event);
   }
 
-  /** Turns of this session that were begun elsewhere: in the shell, in another tab, by another client. */
+  /** Turns of this session that were started in the shell, in another tab or by another client. */
   #hear(event) {
     if (!this.session || !isSame(event.session, this.session)) return;
     if (this.mine.has(event.turn)) this.#settle(event);
-    else if (!this.isUnnamed) this.following.hear(event);
+    else if (!this.isUnnamed) this.following.receive(event);
     else if (this.held.length < MAX_HELD) this.held.push(event);
   }
 
-  /** The stream of an answer does not say what was planned and what it cost; the feed does. */
+  /** Takes the plan and the cost from the feed: the stream of an answer does not have them. */
   #settle(event) {
     const view = this.views.get(event.turn);
     if (event.body.type.startsWith("plan_")) view.apply(event.body);
@@ -161,28 +159,28 @@ class Chat {
     });
     if (record === null) replace(this.turns, line("There is no such session any more.", "bad"));
     if (!record) return null;
-    if (record.id !== this.session) this.#name(record.id); // a key's own sessions are known by their short names
+    if (record.id !== this.session) this.#name(record.id); // a key sees its own sessions under short names
     const turns = record.turns ?? [];
-    // A key's own sessions are stored under its name, which is left out where they are shown.
+    // A key's sessions are stored under its name, which is not shown.
     this.isForeign = Boolean(this.app.info.keys && turns.length && turns[0].session === record.id);
     if (this.isForeign) this.composer.warn("This session is not of your key. A question begins a new one with all that came before.");
     const latest = turns.slice(-SHOWN_TURNS);
     if (latest.length < turns.length) this.#offerEarlier(turns.slice(0, -SHOWN_TURNS));
     for (const turn of latest) await this.#showTurn(turn);
     this.pinned.toEnd();
-    this.#attend(findUnderway(this.session));
+    this.#attend(findAnswer(this.session));
     return record;
   }
 
-  /** An answer that was asked for here before, and still comes. */
-  async #attend(underway) {
-    if (!underway) return;
+  /** An answer that was started in this tab and is still running. */
+  async #attend(answer) {
+    if (!answer) return;
     this.composer.busy(true);
-    await underway.done;
+    await answer.done;
     this.composer.busy(false);
   }
 
-  /** One that still runs is read from its trace; the feed brings the rest of it. */
+  /** A running turn is read from its trace; the feed brings the rest. */
   async #showTurn(turn) {
     if (this.views.has(turn.id)) return;
     if (turn.end) this.#put(recordedTurn(this.#view(), turn));

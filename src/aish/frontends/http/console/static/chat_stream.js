@@ -1,4 +1,5 @@
-// Asks for a chat completion and turns its chunks into the bodies of events, as the live feed would bring them.
+// Asks for a chat completion, turns its chunks into the bodies of events as the live feed has them, and keeps the answers
+// that are running in this tab. An answer outlives its view: looking at another view does not stop it.
 
 import { open } from "./api.js";
 import { events } from "./sse.js";
@@ -52,4 +53,24 @@ export function chatPart(part) {
   if (part.type !== "image") return { type: "text", text: part.text };
   const url = part.data ? `data:${part.media_type};base64,${part.data}` : part.url;
   return { type: "image_url", image_url: { url } };
+}
+
+const all = new Map(); // by session: {controller, done}
+
+/** `work(signal)` runs to its end, or until it is stopped. */
+export async function startAnswer(session, work) {
+  const controller = new AbortController();
+  const done = work(controller.signal).finally(() => {
+    if (all.get(session)?.controller === controller) all.delete(session);
+  });
+  all.set(session, { controller, done });
+  await done;
+}
+
+export function findAnswer(session) {
+  return all.get(session);
+}
+
+export function stopAnswer(session) {
+  all.get(session)?.controller.abort();
 }

@@ -1,4 +1,4 @@
-// Where a question is written. Enter sends, Shift+Enter is a new line, Escape stops an answer under way.
+// The field for a question. Enter sends, Shift+Enter is a new line, Escape stops a running answer.
 
 import { Attachments } from "./attachments.js";
 import { button, icon, make } from "./dom.js";
@@ -7,7 +7,7 @@ import { notice } from "./notices.js";
 const MAX_HEIGHT = 0.4; // of the window
 
 export class Composer {
-  /** `send(parts)` and `stop()` are the chat's. */
+  /** `send(parts)` and `stop()` are functions of the chat. */
   constructor({ send, stop, pickers }) {
     this.send = send;
     this.stop = stop;
@@ -41,13 +41,13 @@ export class Composer {
     if (!is) this.watch.hidden = true;
   }
 
-  /** While a turn is answered its trace can be looked at: the answer goes on. */
+  /** While a turn runs, its trace can be opened; the answer continues. */
   watching(turn) {
     this.watch.href = `#/trace/${encodeURIComponent(turn)}`;
     this.watch.hidden = false;
   }
 
-  /** Something asked before, to be asked otherwise. `cancel` is called when it is left as it was. */
+  /** Edits an earlier question. `cancel` is called if it is not sent. */
   edit(text, cancel) {
     const leave = button("Cancel", () => {
       this.plain();
@@ -59,7 +59,7 @@ export class Composer {
     this.text.focus();
   }
 
-  /** What is special about the next question. */
+  /** A hint about the next question. */
   warn(...words) {
     this.editing.replaceChildren(...words);
     this.editing.hidden = false;

@@ -1,7 +1,7 @@
-// A plan as a picture: steps in columns by what they need, lines between. Beside it stands a table that says the same.
+// A plan as a picture: steps in columns by their dependencies, with lines between. A table beside it has the same content.
 
 import { draw } from "./dom.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 const BOX = { width: 168, height: 46, gapX: 56, gapY: 18 };
 const MAX_STEPS = 200;
@@ -21,7 +21,7 @@ export function dag(steps) {
   );
 }
 
-/** The column is one more than that of the last step it needs; a cycle, which no plan has, stays where it is. */
+/** The column after that of the last step it needs. A cycle, which no valid plan has, is not followed. */
 function place(steps) {
   const known = new Map(steps.map((step) => [step.id, step]));
   const columns = new Map();

@@ -1,8 +1,8 @@
-// Builds elements. Text always becomes a text node: nothing in the console parses markup at run time.
+// Creates elements. Text always becomes a text node: the console never parses markup at run time.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** `given` holds attributes, `class`, and handlers as `onclick`; false, null and undefined are left out. */
+/** `given` has attributes, `class` and handlers such as `onclick`; false, null and undefined are left out. */
 export function make(tag, given = {}, ...children) {
   return fill(document.createElement(tag), given, children);
 }
@@ -16,7 +16,7 @@ export function replace(node, ...children) {
   return node;
 }
 
-/** One line that says something: why there is nothing, or what went wrong. */
+/** One line of information: why a list is empty, or what went wrong. */
 export function line(text, kind = "note") {
   return make("p", { class: `line ${kind}` }, text);
 }

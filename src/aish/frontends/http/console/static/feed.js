@@ -1,6 +1,6 @@
-// The live feed of everything that happens in the server's store. Reconnects by itself and goes on after the last event
-// it has seen; says meanwhile that what is shown is stale. A tab that nobody looks at lets go of it after a while: a
-// browser has few connections for one server, and all tabs share them.
+// The live feed of all events in the server's store. Reconnects by itself, continues after the last event, and marks the
+// page as stale meanwhile. A hidden tab disconnects after a while: a browser has few connections for one server, and all
+// tabs share them.
 
 import { open } from "./api.js";
 import { events } from "./sse.js";
@@ -18,11 +18,11 @@ class Feed {
   #watched = new Set();
   #stop = null;
   #wake = () => {};
-  #rest = null; // while the tab is hidden: when it lets go
+  #rest = null; // while the tab is hidden: the timer to disconnect
   #isResting = false;
   #letGo = () => {};
 
-  /** `hear(kind, data)`; returns what ends it. */
+  /** Calls `hear(kind, data)`; returns a function that ends it. */
   listen(hear) {
     this.#heard.add(hear);
     return () => this.#heard.delete(hear);
@@ -68,7 +68,7 @@ class Feed {
     }
   }
 
-  /** Until the connection ends; true where the server has no feed. */
+  /** Runs until the connection ends; returns true where the server has no feed. */
   async #connect(stopped) {
     const silent = new AbortController();
     this.#letGo = () => silent.abort();
@@ -97,7 +97,7 @@ class Feed {
     try {
       data = JSON.parse(event.data);
     } catch {
-      return; // one bad line is not the end of the feed
+      return; // one invalid line does not end the feed
     }
     for (const hear of [...this.#heard]) hear(event.event, data);
   }

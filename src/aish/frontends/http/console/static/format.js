@@ -1,4 +1,4 @@
-// Numbers, times and sizes as a person reads them.
+// Formats numbers, times and sizes.
 
 const DAY_MS = 86_400_000;
 const whole = new Intl.NumberFormat("en");
@@ -27,7 +27,7 @@ export function duration(ms) {
   return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
-/** A cost that is not known is said to be so, never shown as nothing. */
+/** An unknown cost is shown as unknown, never as zero. */
 export function dollars(cost) {
   if (cost === null || cost === undefined) return "cost unknown";
   if (cost === 0) return "$0";
@@ -48,7 +48,7 @@ export function moment(ms) {
   return ms ? full.format(ms) : "";
 }
 
-/** JSON laid out; what is not JSON as it is. */
+/** Indents JSON; returns anything else unchanged. */
 export function pretty(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2);
   try {

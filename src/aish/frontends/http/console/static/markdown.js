@@ -1,7 +1,7 @@
-// Markdown of a model as nodes that can grow: each block is drawn once, only the last one again while text still comes.
+// A model's Markdown as nodes that grow: each block is drawn once; only the last one is drawn again while text arrives.
 //
-// `Block` holds what it has drawn of a block and brings it up to date: lists keep their finished items, tables their
-// rows, code only has text added, so that a long reply costs the same at its end as at its beginning.
+// `Block` updates what it has drawn: lists keep their finished items, tables their rows, and text is only added to code. So
+// the end of a long reply costs no more than its beginning.
 
 import { button, make } from "./dom.js";
 import { allBlocks, cells } from "./markdown_blocks.js";
@@ -18,15 +18,15 @@ export class Block {
   constructor(block, lines, depth = 0) {
     this.kind = block.kind;
     this.depth = depth;
-    this.drawn = []; // sources of the parts that are there
+    this.drawn = []; // the sources of the drawn parts
     this.node = SHELLS[block.kind](block);
     this.update(block, lines);
   }
 
-  /** False where it has become something else and must be made anew. */
+  /** Returns false if it has become another kind of block and must be created again. */
   update(block, lines) {
     if (block.kind !== this.kind || this.node.dataset.shape !== shape(block)) return false;
-    // Lines before the last never change, so this tells whether anything did.
+    // Lines before the last never change, so this shows whether anything did.
     const seen = `${block.start} ${block.end} ${lines[block.end - 1]}`;
     if (seen === this.seen && block.end < lines.length) return true;
     this.seen = seen;
@@ -47,7 +47,7 @@ export class Block {
   }
 }
 
-/** What makes two readings of a growing block the same element. */
+/** The key by which two readings of a growing block are the same element. */
 function shape(block) {
   if (block.kind === "code") return block.language;
   if (block.kind === "heading") return String(block.level);
@@ -146,7 +146,7 @@ function growCode(drawn, lines, first, last) {
   const whole = Math.max(last - first - 1, 0);
   let have = drawn.drawn[0] ?? 0;
   if (!code.firstChild || whole < have) {
-    code.replaceChildren(""); // what seemed a line of it was the fence that ends it
+    code.replaceChildren(""); // a line of it turned out to be the closing fence
     code.append("");
     have = 0;
   }

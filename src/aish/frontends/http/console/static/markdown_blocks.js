@@ -1,4 +1,4 @@
-// Markdown, the blocks: which lines belong together, and as what. Pure; knows neither the page nor inline marks.
+// Markdown blocks: which lines belong together, and as what. Pure; knows neither the page nor inline marks.
 //
 // A block is `{kind, start, end, …}` over an array of lines, `end` not included. Anything that is not recognised is a
 // paragraph, so no input is refused; nesting is followed to a depth and is text below it.
@@ -94,7 +94,7 @@ function list(lines, start) {
   return { kind: "list", start, end, ordered, first: Number.parseInt(first[2], 10) || 1, items };
 }
 
-/** An item goes on over what is indented, over a line that carries its paragraph on, and over blank lines between. */
+/** An item includes indented lines, lines that continue its paragraph, and blank lines between. */
 function itemEnd(lines, start, found) {
   const indent = found[1].length + 2;
   let end = start + 1;

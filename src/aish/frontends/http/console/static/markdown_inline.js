@@ -1,11 +1,11 @@
-// Markdown, the inline marks: code, strong, emphasis, strikethrough, links. Returns nodes, never markup. An image of a
-// model is a link: to fetch it would tell its server that it was read.
+// Inline Markdown: code, strong, emphasis, strikethrough, links. Returns nodes, never markup. An image is shown as a link:
+// fetching it would tell its server that it was read.
 
 import { make } from "./dom.js";
-import { safeUrl } from "./untrusted.js";
+import { safeUrl } from "./sanitise.js";
 
 const MAX_DEPTH = 8;
-// Marks are looked for within a piece of this length, so that no text makes the search slow.
+// Marks are searched within pieces of this length, so that no text makes the search slow.
 const PIECE_CHARS = 4000;
 // One alternative each for: escape, code, image or link, bare address, strong, emphasis, strikethrough.
 const MARK =
@@ -30,7 +30,7 @@ function marked(text, depth) {
   return nodes;
 }
 
-/** `snake_case_names` hold no emphasis. */
+/** `snake_case_names` contain no emphasis. */
 function isInsideWord(text, found) {
   const mark = found[8] ?? found[10];
   return Boolean(mark?.startsWith("_")) && /\w/.test(text[found.index - 1] ?? "");

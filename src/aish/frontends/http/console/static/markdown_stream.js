@@ -1,24 +1,24 @@
-// A reply while it is written: takes text as it comes, draws at animation frames, and never draws a settled block
-// again; only the last block or two are open. A line beyond reason is cut, with a button to see the whole.
+// A reply while it is written: takes text as it arrives, draws at animation frames, and never draws a finished block again;
+// only the last block or two can change. An extremely long line is cut, with a button to show all of it.
 
 import { button, make } from "./dom.js";
 import { size } from "./format.js";
 import { Block } from "./markdown.js";
 import { nextBlock } from "./markdown_blocks.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
-const LINE_CHARS = 60_000; // longer than any paragraph that somebody would read
-// Work in one frame; what is left is drawn in the next. A long task begins at 50 ms.
+const LINE_CHARS = 60_000; // longer than any readable paragraph
+// The time for drawing in one frame; the rest is drawn in the next. A long task begins at 50 ms.
 const FRAME_MS = 8;
 
 export class MarkdownStream {
   constructor() {
     this.node = make("div", { class: "prose" });
     this.text = "";
-    this.lines = [""]; // cleaned, but for the last
-    this.last = ""; // the line that still grows, as it came
+    this.lines = [""]; // sanitised, except for the last
+    this.last = ""; // the line that still grows, not sanitised
     this.from = 0; // the line where the open blocks begin
-    this.open = []; // those that may still become something else
+    this.open = []; // blocks that may still change their kind
     this.frame = 0;
     this.ended = false;
   }
@@ -35,13 +35,13 @@ export class MarkdownStream {
     this.#soon();
   }
 
-  /** No more comes. What is not drawn yet is drawn over the next frames. */
+  /** The text is complete. The rest is drawn over the next frames. */
   end() {
     this.ended = true;
     this.#soon();
   }
 
-  /** All at once, for text that is there already and short. */
+  /** Draws everything at once, for short text that is complete. */
   static whole(text) {
     const stream = new MarkdownStream();
     stream.push(text);
@@ -60,7 +60,7 @@ export class MarkdownStream {
     this.lines[this.lines.length - 1] = shown(this.last);
     const until = performance.now() + FRAME_MS;
     let at = this.from;
-    let place = 0; // among the open ones
+    let place = 0; // among the open blocks
     for (let block; (block = nextBlock(this.lines, at)); at = block.end) {
       if (place > 0 && this.#isSettled(block)) {
         this.open.splice(0, place);
@@ -74,7 +74,7 @@ export class MarkdownStream {
     return this.ended && this.#offerWhole();
   }
 
-  /** Whether a block surely begins here. The line that still grows, and the one before it, may yet change that. */
+  /** Whether a block certainly begins here. The growing line, and the one before it, may still change that. */
   #isSettled(block) {
     return this.ended || block.start + 1 < this.lines.length - 1;
   }

@@ -1,18 +1,18 @@
-// The view of the MCP servers: how they are, what they offer, what they last said, and the buttons that help.
+// The view of the MCP servers: state, tools, the end of the log, and buttons to connect and refresh.
 
 import { find, send } from "./api.js";
+import { longText } from "./content.js";
 import { button, line, make, replace } from "./dom.js";
 import { some } from "./format.js";
-import { longText } from "./long_text.js";
 import { notice } from "./notices.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 const LOOK_MS = 3000;
 const KINDS = { ready: "good", failed: "bad", connecting: "waiting" };
 
 export function show(place, _rest, app) {
   const list = make("div", { class: "cards" });
-  const open = new Set(); // what was unfolded stays so
+  const open = new Set(); // unfolded servers stay unfolded
   place.append(make("h1", {}, "MCP servers"), list);
 
   const load = async () => {
@@ -30,7 +30,7 @@ export function show(place, _rest, app) {
   return () => clearInterval(timer);
 }
 
-/** `load` is null for those who may only look. */
+/** `load` is null for callers who may only read. */
 function card(server, open, load) {
   const alias = clean(server.alias);
   const { brought } = server;

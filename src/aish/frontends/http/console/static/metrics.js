@@ -1,11 +1,11 @@
-// The view of what is counted: the last hour of this server in small charts, and what was spent against the caps.
+// The view of metrics: the last hour of this server in small charts, and the spending and its caps.
 
 import { find } from "./api.js";
 import { chart } from "./chart.js";
+import { table } from "./content.js";
 import { line, make, replace } from "./dom.js";
 import { count, dollars, duration, shortCount } from "./format.js";
-import { table } from "./table.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 const LOOK_MS = 5000;
 const DAYS = 14;
@@ -41,7 +41,7 @@ async function showCharts(body) {
   }));
 }
 
-/** Counts are summed over the hour; of times the latest is shown. */
+/** Counts are summed over the hour; for times, the latest is shown. */
 function big(field, values) {
   const known = values.filter((value) => value !== null);
   return field.startsWith("first_token") ? known.at(-1) : known.reduce((sum, value) => sum + value, 0);

@@ -1,10 +1,10 @@
-// What a question is asked with: the model, the tools, the planner. Remembered between visits.
+// The choices for a question: model, tools, planner. Remembered between visits.
 
 import { find } from "./api.js";
 import { button, line, make, replace } from "./dom.js";
 import { some } from "./format.js";
-import { keep, recall } from "./kept.js";
-import { clean } from "./untrusted.js";
+import { keep, recall } from "./local_storage.js";
+import { clean } from "./sanitise.js";
 
 const SHOWN_TOOLS = 200; // of a filtered list; typing narrows it
 

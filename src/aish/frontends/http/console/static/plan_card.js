@@ -1,4 +1,4 @@
-// The plan of a turn while it is carried out: the picture, and how each step goes.
+// The plan of a turn while it is followed: the picture, with the state of each step.
 
 import { dag } from "./dag.js";
 import { make, replace } from "./dom.js";

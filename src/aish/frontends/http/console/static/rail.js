@@ -1,17 +1,17 @@
-// The way around: views, the latest sessions, whether what is shown is live, the theme. A drawer on narrow screens.
+// The navigation rail: views, the latest sessions, the state of the feed, the theme. A drawer on narrow screens.
 
 import { find, send } from "./api.js";
 import { button, icon, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
 import { when } from "./format.js";
-import { pending } from "./pending.js";
+import { pending } from "./pending_approvals.js";
+import { clean } from "./sanitise.js";
 import { showKeys } from "./shortcuts.js";
 import { nextTheme, theme } from "./theme.js";
-import { clean } from "./untrusted.js";
 
 const RECENT = 8;
 const REFRESH_MS = 600; // at most this often, however much happens
-const PLACES = [
+const VIEWS = [
   ["chat", "New chat", "M4 4h12v9H9l-4 3v-3H4z"],
   ["sessions", "Sessions", "M4 5h12M4 10h12M4 15h8"],
   ["approvals", "Approvals", "M4 10l4 4 8-9"],
@@ -23,7 +23,7 @@ const FEED = {
   connecting: "Connecting",
   live: "Live",
   stale: "Connection lost: what is shown may be old. Trying again",
-  resting: "Paused while nobody looks",
+  resting: "Paused while this tab is hidden",
   absent: "Live feed not available on this server",
 };
 
@@ -33,7 +33,7 @@ export class Rail {
     this.menu = document.getElementById("menu");
     this.recent = make("ul", { class: "recent" });
     this.state = make("p", { class: "feed-state", role: "status" });
-    this.links = new Map(PLACES.map(([name, label, path]) => [name, this.#link(name, label, path)]));
+    this.links = new Map(VIEWS.map(([name, label, path]) => [name, this.#link(name, label, path)]));
     this.badge = make("span", { class: "count", hidden: true });
     this.links.get("approvals").append(this.badge);
     replace(
@@ -54,7 +54,7 @@ export class Rail {
     this.refresh();
   }
 
-  /** `session` is the one that is open, "" elsewhere. */
+  /** `session` is the open one, "" in other views. */
   at(view, session = "") {
     this.session = session;
     for (const [name, link] of this.links) mark(link, name === view && !session);

@@ -1,17 +1,16 @@
-// The view of runs: plans and goals that are carried out over time. One is begun here, looked at, and helped on where
-// it halts.
+// The view of runs: plans and goals that are carried out over time. Starts a goal, shows a run, and continues it where it
+// has halted.
 
 import { find, send } from "./api.js";
+import { shown } from "./approval_card.js";
+import { longText, table } from "./content.js";
 import { dag, statusClass } from "./dag.js";
 import { button, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
 import { moment, pretty, some, when } from "./format.js";
-import { recall } from "./kept.js";
-import { longText } from "./long_text.js";
+import { recall } from "./local_storage.js";
 import { notice } from "./notices.js";
-import { halt } from "./run_halt.js";
-import { table } from "./table.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 const SHOWN = 100;
 const LOOK_MS = 3000;
@@ -79,7 +78,7 @@ function one(run, again) {
   return [
     make("p", { dir: "auto" }, clean(run.goal ?? "")),
     make("p", { class: "row" }, make("span", { class: `badge ${statusClass(run.state)}` }, run.state), make("span", { class: "dim" }, `${run.kind} · begun ${moment(run.created_ms)}`), session),
-    run.state === "halted" && run.halt ? halt(run, again) : line(clean(run.reason ?? "")),
+    run.state === "halted" && run.halt ? haltCard(run, again) : line(clean(run.reason ?? "")),
     OPEN.includes(run.state) ? make("div", {}, button("Abandon", () => abandon(run, again), { class: "danger small" })) : null,
     plan.length ? make("div", { class: "dag-frame", tabindex: "0", role: "group", "aria-label": "Plan" }, dag(plan)) : null,
     plan.length ? planTable(plan) : null,
@@ -106,4 +105,30 @@ function stepTable(steps) {
     make("details", {}, make("summary", {}, "Show"), longText(pretty(step.arguments ?? {})), longText(pretty(step.outcome ?? ""))),
   ]);
   return table("What was done", ["#", "Tool", "Effect", "State", "Arguments and outcome"], rows);
+}
+
+/** `again` looks at the run anew. */
+function haltCard(run, again) {
+  const { reason, question } = run.halt;
+  const note = make("input", { type: "text", placeholder: "A word for the model", "aria-label": "A word for the model" });
+  const answer = (choice) => async () => {
+    const body = { answer: { choice, note: note.value } };
+    await send("POST", `/v1/runs/${encodeURIComponent(run.id)}/resume`, body).catch((error) => notice(error.message, "bad"));
+    again();
+  };
+  return make(
+    "section",
+    { class: "approval", "aria-label": "Halted" },
+    make("h3", {}, question ? `${clean(question.tool)} is in doubt` : "It has stopped"),
+    line(clean(reason), "warn"),
+    question ? shown(question) : null,
+    make(
+      "div",
+      { class: "answers" },
+      button("Proceed", answer("proceed"), { class: "primary" }),
+      button("Skip", answer("skip")),
+      button("Abort", answer("abort")),
+      note,
+    ),
+  );
 }

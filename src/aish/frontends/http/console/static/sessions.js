@@ -1,11 +1,11 @@
-// The view of all sessions: found by words, gone on with, saved as a file, deleted. Read by the page as it is scrolled.
+// The view of all sessions: search, continue, save as a file, delete. More are loaded while scrolling.
 
 import { get, send } from "./api.js";
 import { button, make, replace } from "./dom.js";
 import { moment, some, when } from "./format.js";
 import { notice } from "./notices.js";
-import { clean } from "./untrusted.js";
-import { Windowed } from "./windowed.js";
+import { clean } from "./sanitise.js";
+import { VirtualList } from "./virtual_list.js";
 
 const PAGE = 200;
 const TYPING_MS = 200;
@@ -24,7 +24,7 @@ class Sessions {
     this.search = make("input", { type: "search", placeholder: "Search titles and messages", "aria-label": "Search sessions" });
     this.search.addEventListener("input", () => this.#typed());
     this.told = make("p", { class: "dim", role: "status" });
-    this.list = new Windowed({
+    this.list = new VirtualList({
       label: "Sessions", rowPx: ROW_PX, draw: (session) => this.#row(session), near: () => this.#more(),
     });
     this.nodes = [make("h1", {}, "Sessions"), make("div", { class: "tools-row" }, this.search, this.told), this.list.node];
@@ -80,7 +80,7 @@ class Sessions {
     ];
   }
 
-  /** Asked twice, in place: what is deleted does not come back. */
+  /** Asks a second time, in the row: a deletion cannot be undone. */
   async #delete(from, session) {
     if (from.dataset.sure === undefined) {
       from.dataset.sure = "";

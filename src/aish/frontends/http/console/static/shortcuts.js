@@ -1,4 +1,4 @@
-// Keys that work anywhere on the page, unless something is being typed, and the list of them.
+// Keyboard shortcuts for the whole page, except while typing, and the list of them.
 
 import { button, make } from "./dom.js";
 

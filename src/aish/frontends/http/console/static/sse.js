@@ -1,8 +1,8 @@
-// Reads server-sent events out of a reply, one by one. Knows nothing of what they say.
+// Reads server-sent events from a reply, one by one.
 
-const MAX_CHARS = 16_000_000; // one event; more is not for a page
+const MAX_CHARS = 16_000_000; // of one event: more than a page can show
 
-/** Yields `{event, data, id}`; a comment, which is a sign of life, yields `{event: ""}`. */
+/** Yields `{event, data, id}`; for a comment, which is a heartbeat, `{event: ""}`. */
 export async function* events(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

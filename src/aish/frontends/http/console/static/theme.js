@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it. theme_first.js reads the same entry before the first paint.
+// Light, dark, or as the system has it. early_theme.js reads the same entry before the first paint.
 
 const ORDER = ["system", "light", "dark"];
 
@@ -13,7 +13,7 @@ export function nextTheme() {
   try {
     localStorage.setItem("aish.theme", next);
   } catch {
-    // It holds until the page is left.
+    // It lasts until the page is closed.
   }
   return next;
 }

@@ -1,10 +1,9 @@
-// One tool call in a conversation: what was asked, what was decided, what came back. Quiet until opened.
+// One tool call in a conversation: its arguments, the decision and the result. Folded until opened.
 
+import { longText, picture } from "./content.js";
 import { make, replace } from "./dom.js";
 import { duration, pretty } from "./format.js";
-import { longText } from "./long_text.js";
-import { picture } from "./pictures.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
 
 export class ToolCard {
   constructor(name, args) {

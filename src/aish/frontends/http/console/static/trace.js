@@ -1,14 +1,16 @@
-// The view of one turn: sums, a waterfall of its spans, its raw events, and what is behind the one that was chosen.
-// Live while the turn runs.
+// The view of one turn: sums, a waterfall of its spans, its raw events, and the details of the chosen row. Live while the
+// turn runs.
 
 import { find } from "./api.js";
+import { diff, isDiff, longText } from "./content.js";
+import { dag } from "./dag.js";
 import { button, draw, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
-import { count, dollars, duration } from "./format.js";
-import { eventDetail, spanDetail } from "./trace_detail.js";
-import { Trace, partsOf } from "./trace_fold.js";
-import { clean } from "./untrusted.js";
-import { Windowed } from "./windowed.js";
+import { count, dollars, duration, pretty } from "./format.js";
+import { clean } from "./sanitise.js";
+import { partNodes } from "./tool_card.js";
+import { partsOf, Trace } from "./trace_fold.js";
+import { VirtualList } from "./virtual_list.js";
 
 const ROW_PX = 34;
 const WIDE = 1000; // units of a bar
@@ -26,8 +28,8 @@ class TraceView {
     this.trace = new Trace();
     this.head = make("div", { class: "sums" });
     this.detail = make("section", { class: "detail", "aria-label": "Detail", tabindex: "0" }, line("Choose a row to see what is behind it."));
-    this.waterfall = new Windowed({ label: "Waterfall", rowPx: ROW_PX, draw: (span) => this.#span(span) });
-    this.events = new Windowed({ label: "Events", rowPx: ROW_PX, draw: (event) => this.#event(event) });
+    this.waterfall = new VirtualList({ label: "Waterfall", rowPx: ROW_PX, draw: (span) => this.#span(span) });
+    this.events = new VirtualList({ label: "Events", rowPx: ROW_PX, draw: (event) => this.#event(event) });
     this.events.node.hidden = true;
     this.tabs = this.#tabs();
     this.nodes = [
@@ -71,7 +73,7 @@ class TraceView {
     if (this.trace.add(event)) this.frame ||= requestAnimationFrame(() => this.#show());
   }
 
-  /** The feed skipped something: the trace has it. */
+  /** Reads from the trace what the feed has skipped. */
   async #missed() {
     this.early = [];
     await this.load();
@@ -81,7 +83,7 @@ class TraceView {
     this.frame = 0;
     const { trace } = this;
     replace(this.head, this.#sums());
-    // Every bar is measured against the whole, which grows while the turn runs.
+    // Every bar is relative to the total time, which grows while the turn runs.
     this.waterfall.set([...trace.spans], { redraw: true });
     this.events.set([...trace.events]);
   }
@@ -160,4 +162,53 @@ function brief(body) {
 function legend() {
   const kinds = [["waiting", "waiting"], ["writing", "writing"], ["asking", "approval"], ["running", "running"]];
   return make("ul", { class: "legend" }, kinds.map(([kind, label]) => make("li", { class: kind }, label)));
+}
+
+function spanDetail(span, started) {
+  const head = [make("h2", {}, clean(span.title)), line(`at +${duration(span.start - started)}, took ${span.end ? duration(span.end - span.start) : "so far"}`)];
+  if (span.kind === "step") return [...head, ...step(span)];
+  if (span.kind === "call") return [...head, ...call(span)];
+  const steps = span.body?.plan?.steps ?? [];
+  const plan = steps.length ? make("div", { class: "dag-frame", tabindex: "0", role: "group", "aria-label": "Plan" }, dag(steps)) : null;
+  return [...head, plan, span.body ? longText(pretty(span.body)) : null];
+}
+
+function eventDetail(event) {
+  return [make("h2", {}, `Event ${event.seq}`), longText(pretty(event))];
+}
+
+function step(span) {
+  const usage = span.tokens;
+  return [
+    line(`Model ${clean(span.model ?? "")}`),
+    span.first ? line(`First token after ${duration(span.first - span.start)}`) : null,
+    usage ? line(`${count(usage.prompt_tokens)} → ${count(usage.completion_tokens)} tokens, ${dollars(usage.cost ?? null)}`) : null,
+    ...titled("Reasoning", span.reasoning.join("")),
+    ...titled("Text", span.text.join("")),
+  ];
+}
+
+function call(span) {
+  return [
+    span.effect ? line(`Effect: ${span.effect}`) : null,
+    ...titled("Arguments", span.arguments === undefined ? "" : pretty(span.arguments)),
+    ...(span.question ? asked(span.question) : []),
+    ...(span.decision ? decided(span) : []),
+    ...(span.result ? [make("h3", {}, `Result: ${span.result.status}, ${duration(span.result.duration_ms)}`), partNodes(span.result.parts)] : []),
+  ];
+}
+
+function asked(question) {
+  const preview = question.preview ? (isDiff(question.preview) ? diff(question.preview) : longText(question.preview)) : null;
+  return [make("h3", {}, "Approval asked"), line(clean(question.reason)), preview];
+}
+
+function decided(span) {
+  const { verdict, rule, reason } = span.decision;
+  const waited = span.asked ? ` after ${duration(span.decided - span.asked)}` : "";
+  return [make("h3", {}, `Decision: ${verdict}${waited}`), line([rule, reason].filter(Boolean).map(clean).join(": "))];
+}
+
+function titled(title, text) {
+  return text ? [make("h3", {}, title), longText(text)] : [];
 }

@@ -1,5 +1,5 @@
-// From a turn's events to what a waterfall shows: spans with beginnings and ends, and the sums. Pure, and takes events
-// one at a time, so that a live turn costs no more than a recorded one.
+// Turns a turn's events into a waterfall: spans with start and end, and the sums. Pure. Takes one event at a time, so that a
+// live turn costs no more than a recorded one.
 
 const INSTANT = new Set(["status", "error", "halted", "plan_proposed", "plan_rejected", "plan_accepted"]);
 
@@ -8,14 +8,14 @@ export class Trace {
   events = [];
   totals = { steps: 0, calls: 0, prompt: 0, completion: 0, cost: null, firstMs: null };
   started = 0;
-  ended = 0; // 0 while it runs
+  ended = 0; // 0 while the turn runs
   last = 0;
   seq = 0;
   #step = null;
   #calls = new Map();
   #plan = new Map();
 
-  /** False for one that was there already. */
+  /** Returns false for an event that was there already. */
   add(event) {
     if (event.seq <= this.seq) return false;
     this.seq = event.seq;
@@ -152,7 +152,7 @@ export class Trace {
   }
 }
 
-/** What a span's bar is made of: `{kind, start, end}`; what still runs ends now. */
+/** The parts of a span's bar: `{kind, start, end}`; a running part ends now. */
 export function partsOf(span, now) {
   const end = span.end || now;
   if (span.kind === "step") {

@@ -1,13 +1,13 @@
-// One turn of a conversation on the page: the question, and the answer with its tool calls in the order they came. Fed
-// with events, live or recorded; knows nothing of where they come from.
+// One turn of a conversation on the page: the question, and the answer with its tool calls in their order. Takes events,
+// live or recorded.
 
+import { longText } from "./content.js";
 import { button, icon, line, make } from "./dom.js";
 import { count, dollars, duration } from "./format.js";
-import { longText } from "./long_text.js";
 import { MarkdownStream } from "./markdown_stream.js";
 import { PlanCard } from "./plan_card.js";
-import { ToolCard, partNodes } from "./tool_card.js";
-import { clean } from "./untrusted.js";
+import { clean } from "./sanitise.js";
+import { partNodes, ToolCard } from "./tool_card.js";
 
 const LONG_QUESTION_CHARS = 4000;
 const ENDS = {
@@ -17,7 +17,7 @@ const ENDS = {
 };
 
 export class TurnView {
-  /** `cardFor(call)` gives the card for the question about a call; `redo(view, edit)` asks again. */
+  /** `cardFor(call)` returns the card for the question about a call; `redo(view, edit)` asks again. */
   constructor({ cardFor, redo }) {
     this.id = "";
     this.question = [];
@@ -38,7 +38,7 @@ export class TurnView {
     this.node = make("article", { class: "turn", "aria-label": "Turn" }, this.asked, this.answer, this.foot);
   }
 
-  /** Messages as the engine keeps them; those before the last question were brought along from elsewhere. */
+  /** Messages as the engine stores them. Messages before the last question came from another session. */
   ask(messages) {
     for (const message of messages) this.#message(message);
     this.question = messages.findLast((message) => message.role === "user")?.parts ?? [];
@@ -54,7 +54,7 @@ export class TurnView {
     }
   }
 
-  /** A line beside the answer says so: what stands below it would move with every word. */
+  /** Shows it in a line beside the answer: a line below would move with every word. */
   running() {
     this.node.classList.add("running");
     this.node.setAttribute("aria-busy", "true");
@@ -101,7 +101,7 @@ export class TurnView {
     return card;
   }
 
-  /** Above what was said, because it came before that, whenever it is heard of. */
+  /** Above the answer, because the plan came first, even if its event arrives later. */
   plan() {
     if (!this.planned) {
       this.planned = new PlanCard();

@@ -1,14 +1,13 @@
-// A list of any length of which only what can be seen is in the page. All rows have one height.
+// A list of any length whose visible rows only are in the page. All rows have the same height.
 //
-// A row draws one link or button of class `row-main`, which has the focus when the row is current: arrow keys, j and k
-// move it, Enter works by itself.
+// A row has one link or button of class `row-main`, which is focused when the row is current. Arrow keys, j and k move it.
 
 import { make } from "./dom.js";
 
 const SPARE = 8; // rows beyond each edge, so that scrolling shows no gaps
 
-export class Windowed {
-  /** `draw(item, place)` gives the inside of a row; `near` is called when the end comes into sight. */
+export class VirtualList {
+  /** `draw(item, place)` returns the content of a row; `near` is called when the end comes into view. */
   constructor({ label, rowPx, draw, near = () => {} }) {
     Object.assign(this, { rowPx, draw, near });
     this.items = [];
@@ -23,7 +22,7 @@ export class Windowed {
     this.observer.observe(this.node);
   }
 
-  /** New items; those that are the same objects keep their rows. */
+  /** Sets the items; the same objects keep their rows. */
   set(items, { redraw = false } = {}) {
     this.items = items;
     this.space.style.height = `${items.length * this.rowPx}px`;
@@ -74,7 +73,7 @@ export class Windowed {
     if (last > this.items.length - fit) this.near();
   }
 
-  /** In order, so that Tab goes down the list. */
+  /** Inserts in order, so that Tab moves down the list. */
   #add(place) {
     const item = this.items[place];
     const given = { class: "row-item", role: "listitem", "aria-setsize": this.items.length, "aria-posinset": place + 1 };

@@ -1,4 +1,4 @@
-// What this browser remembers between visits. A browser that forbids storage forgets, and nothing else breaks.
+// Values that the browser remembers between visits. Where storage is forbidden, they are simply not remembered.
 
 export function recall(name, fallback) {
   try {
@@ -13,6 +13,6 @@ export function keep(name, value) {
   try {
     localStorage.setItem(`aish.${name}`, JSON.stringify(value));
   } catch {
-    // Full or forbidden.
+    // The storage is full or forbidden.
   }
 }

@@ -1,8 +1,8 @@
-// Keeps a growing conversation at its end, as long as the reader is there. Whoever scrolls up is left alone.
+// Keeps a growing conversation scrolled to its end, unless the user scrolls up.
 
 const NEAR_PX = 48;
 
-export class Pinned {
+export class ScrollPin {
   constructor(scroll, content) {
     this.scroll = scroll;
     this.isAtEnd = true;
@@ -12,7 +12,7 @@ export class Pinned {
     this.observer.observe(content);
   }
 
-  /** Only a move upwards leaves the end: by the time one is heard of, more may stand below. */
+  /** Only a scroll upwards leaves the end: when the event arrives, more text may have been added below. */
   #moved() {
     const { scrollHeight, scrollTop, clientHeight } = this.scroll;
     if (scrollHeight - scrollTop - clientHeight < NEAR_PX) this.isAtEnd = true;

@@ -3,5 +3,5 @@ try {
   const theme = localStorage.getItem("aish.theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage may be forbidden; then the system's theme holds.
+  // Storage may be forbidden; then the system's theme is used.
 }

@@ -1,14 +1,14 @@
-// The calls that wait for a person. Asked for once, kept up by the feed, asked for again now and then where there is
-// none. Every card of a question looks here, so an answer given in another tab shows in all of them.
+// The calls that wait for consent: read once, updated by the feed, and polled where there is no feed. Every card of a question
+// uses this, so an answer from another tab appears in all of them.
 
-import { Refused, find, send } from "./api.js";
+import { find, Refused, send } from "./api.js";
 import { feed } from "./feed.js";
 
-const LOOK_MS = 3000;
-const HIDDEN_LOOK_MS = 30_000; // a tab in the background still counts what waits, in its title
+const POLL_MS = 3000;
+const HIDDEN_POLL_MS = 30_000; // a hidden tab still shows the number of waiting calls in its title
 const MAX_TRIES = 10;
 const TRY_MS = 200;
-const MAX_ANSWERED = 200; // remembered, for cards that still stand somewhere
+const MAX_ANSWERED = 200; // remembered for cards that are still on the page
 
 class Pending {
   #all = new Map();
@@ -19,8 +19,8 @@ class Pending {
   start() {
     feed.listen((kind, data) => this.#hear(kind, data));
     feed.watch((state) => state === "live" && this.refresh());
-    setInterval(() => feed.state !== "live" && !document.hidden && this.refresh(), LOOK_MS);
-    setInterval(() => document.hidden && this.refresh(), HIDDEN_LOOK_MS);
+    setInterval(() => feed.state !== "live" && !document.hidden && this.refresh(), POLL_MS);
+    setInterval(() => document.hidden && this.refresh(), HIDDEN_POLL_MS);
     this.refresh();
   }
 
@@ -32,7 +32,7 @@ class Pending {
     return this.list().find((approval) => approval.question.call === call);
   }
 
-  /** The question about a call, which may be written down a moment after the call was seen to wait. */
+  /** The question about a call. It may be stored a moment after the call was seen to wait. */
   async locate(call) {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const found = this.findCall(call);
@@ -40,10 +40,10 @@ class Pending {
       await this.refresh();
       if (!this.findCall(call)) await new Promise((resolve) => setTimeout(resolve, TRY_MS));
     }
-    throw new Error("nobody waits for this answer any more");
+    throw new Error("this call no longer waits for an answer");
   }
 
-  /** What was answered to it, if anybody did. */
+  /** Its answer, if there is one. */
   answerTo(id) {
     return this.#answered.get(id);
   }
@@ -59,12 +59,12 @@ class Pending {
       this.available = found !== null;
       this.#all = new Map((found?.data ?? []).map((approval) => [approval.id, approval]));
     } catch {
-      return; // the next look may work
+      return; // the next poll may work
     }
     this.#tell();
   }
 
-  /** Returns the answer that counts: ours, or the one that was there first. */
+  /** Returns the answer that counts: ours, or an earlier one. */
   async answer(id, given) {
     try {
       const approval = await send("POST", `/v1/approvals/${encodeURIComponent(id)}`, given);

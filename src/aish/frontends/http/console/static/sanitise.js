@@ -1,10 +1,10 @@
-// Makes text of models and tools fit to be shown: terminal sequences taken out, characters that reorder text made
-// visible. Markup needs nothing here, because text only ever becomes text nodes.
+// Makes text of models and tools safe to show: removes terminal sequences and makes characters that reorder text visible.
+// Markup needs no treatment, because text only becomes text nodes.
 
-// CSI, OSC and other escape sequences, then what is left of control characters (tab and newline stay).
+// CSI, OSC and other escape sequences, then other control characters (tab and newline stay).
 const ANSI = /\x1b\[[0-9;:?<=>]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?|\x9b[0-9;]*[@-~]/g;
 const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
-// Embeddings, overrides, isolates and marks: with them "safe" text can read as something else.
+// Embeddings, overrides, isolates and marks: with them, text can look like something else.
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const ODD = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
@@ -13,7 +13,7 @@ export function clean(text) {
   return text.replace(ANSI, "").replaceAll("\r", "").replace(CONTROLS, "").replace(BIDI, named);
 }
 
-/** Where a link of a model may lead; null for everything else. */
+/** The address of a link, if it is allowed; null otherwise. */
 export function safeUrl(text) {
   if (!/^(https?:\/\/|mailto:)/i.test(text) || BIDI_ANY.test(text)) return null;
   try {
