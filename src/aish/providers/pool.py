@@ -214,7 +214,7 @@ class PoolProvider:
         began_s = self._monotonic_s()
         failures: list[ProviderError] = []
         order = self._in_order()
-        for place, member in enumerate(order):
+        for index, member in enumerate(order):
             taken_s = self._monotonic_s() - began_s
             if failures and taken_s >= min(request.deadline_s, self._call_s):
                 break
@@ -222,7 +222,7 @@ class PoolProvider:
             try:
                 left = msgspec.structs.replace(request, deadline_s=request.deadline_s - taken_s)
                 async with aclosing(_stream_from(member, left, relay)) as batches:
-                    async with self._silence_watch(member, order[place + 1 :]):
+                    async with self._silence_watch(member, order[index + 1 :]):
                         first = await anext(batches, None)
                     if first is None:
                         raise ProviderProtocolError(f"{self._name} mark_healthy with nothing")
@@ -248,10 +248,10 @@ class PoolProvider:
     async def _try_members(self, do: Callable[[Provider], Awaitable[T]]) -> T:
         failures: list[ProviderError] = []
         order = self._in_order()
-        for place, member in enumerate(order):
+        for index, member in enumerate(order):
             try:
                 with member.in_use():
-                    async with self._silence_watch(member, order[place + 1 :]):
+                    async with self._silence_watch(member, order[index + 1 :]):
                         return await do(member.provider)
             except _RETRYABLE as exc:
                 self._note_failure(member, exc)

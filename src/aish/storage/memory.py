@@ -236,7 +236,9 @@ class MemoryStore:
         self, wanted: Reservation, *, day_start_ms: int, day_cap: float | None, session_cap: float | None
     ) -> tuple[float, float] | None:
         self._check_open()
-        self._reserved = {id: held for id, held in self._reserved.items() if held.expires_ms > wanted.at_ms}
+        self._reserved = {
+            id: reservation for id, reservation in self._reserved.items() if reservation.expires_ms > wanted.at_ms
+        }
         day = self._cost(lambda at_ms, session: at_ms >= day_start_ms)
         session = self._cost(lambda at_ms, session: session == wanted.session) if wanted.session else 0.0
         if is_over_cap(day + wanted.cost, day_cap) or (
@@ -333,11 +335,11 @@ class MemoryStore:
 
     async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
         self._check_open()
-        kept, now_ms = self._runs.get(run.id), _now_ms()
-        if kept is None or kept.fence != run.fence:
+        stored, now_ms = self._runs.get(run.id), _now_ms()
+        if stored is None or stored.fence != run.fence:
             return False
         self._runs[run.id] = msgspec.structs.replace(
-            kept,
+            stored,
             session=run.session,
             state=run.state,
             body=run.body,
@@ -350,10 +352,10 @@ class MemoryStore:
 
     async def renew_run(self, id: str, fence: int, *, lease_s: float) -> bool:
         self._check_open()
-        kept = self._runs.get(id)
-        if kept is None or kept.fence != fence:
+        stored = self._runs.get(id)
+        if stored is None or stored.fence != fence:
             return False
-        self._runs[id] = msgspec.structs.replace(kept, lease_ms=_now_ms() + int(lease_s * 1000))
+        self._runs[id] = msgspec.structs.replace(stored, lease_ms=_now_ms() + int(lease_s * 1000))
         return True
 
     async def find_run(self, id: str) -> RunRecord | None:
@@ -437,7 +439,11 @@ class MemoryStore:
 
     def _cost(self, counts: Callable[[int, str], bool]) -> float:
         spent = sum(r.usage.cost or 0.0 for r in self._usage.values() if counts(r.at_ms, r.session))
-        return spent + sum(held.cost for held in self._reserved.values() if counts(held.at_ms, held.session))
+        return spent + sum(
+            reservation.cost
+            for reservation in self._reserved.values()
+            if counts(reservation.at_ms, reservation.session)
+        )
 
     def _newest(self) -> list[Fact]:
         return sorted(self._facts.values(), key=lambda fact: (fact.updated_ms, fact.id), reverse=True)

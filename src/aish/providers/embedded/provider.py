@@ -180,8 +180,8 @@ class EmbeddedProvider:
                 engine = await self._choose(model)
                 engine.users += 1
         except TimeoutError as exc:
-            said = f"{model} had to wait too long for another model to finish"
-            raise ProviderTimeout(said, is_deadline=True) from exc
+            message = f"{model} had to wait too long for another model to finish"
+            raise ProviderTimeout(message, is_deadline=True) from exc
         self._cancel_idle_stop()
         return engine
 

@@ -84,7 +84,7 @@ class LlamaServer:
         self.load_s = 0.0
         loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[Provider] = loop.create_future()
-        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # nobody may be waiting
+        self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # it may have no waiter
         self._settings = settings
         self._make_inner = make_inner
         self._on_crash = on_crash

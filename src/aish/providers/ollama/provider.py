@@ -168,13 +168,13 @@ class OllamaProvider:
     async def _read(self, body: _ResponseBody, request: StepRequest) -> AsyncGenerator[Batch, None]:
         calls = 0
         done: OllamaLine | None = None
-        said = False
+        has_content = False
         async with aclosing(self._lines(body)) as lines:
             async for line in lines:
                 if line.error:
                     raise stream_error(self._name, request.model, line.error)
                 if batch := list(read_reply(line, first_index=calls, logprobs=request.sampling.logprobs)):
-                    said = True
+                    has_content = True
                     calls += sum(isinstance(chunk, CallFragment) for chunk in batch)
                     yield batch
                 if line.done:
@@ -182,7 +182,7 @@ class OllamaProvider:
                     body.complete(_TAIL_S)
         if done is not None:
             yield [UsageChunk(read_usage(done))]
-        elif said:
+        elif has_content:
             yield [Status(f"{self._name} ended the answer without saying that it was done")]
         else:
             raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")

@@ -166,13 +166,13 @@ def _given(raw: msgspec.Raw) -> Any:
 def read_logprobs(given: Any, others: int) -> Logprobs | UnsetType:
     """Returns them in OpenAI's form, whatever a backend adds or leaves out; Ollama sends the bare list."""
     tokens = given.get("content") if type(given) is dict else given
-    told: Logprobs = []
+    found: Logprobs = []
     for token in tokens if type(tokens) is list else ():
         if odds := _odds(token):
             top = token.get("top_logprobs")
             top = list(filter(None, map(_odds, top[:others]))) if type(top) is list else []
-            told.append({**odds, "top_logprobs": top})
-    return told or UNSET
+            found.append({**odds, "top_logprobs": top})
+    return found or UNSET
 
 
 def _odds(token: Any) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def _odds(token: Any) -> dict[str, Any]:
         return {}
     # The Responses API allows no null here. A backend without bytes has whole characters.
     is_told = type(given) is list and all(type(byte) is int and 0 <= byte < 256 for byte in given)
-    told = given if is_told else list(token["token"].encode("utf-8", "replace"))
-    return {"token": token["token"], "logprob": logprob, "bytes": told}
+    found = given if is_told else list(token["token"].encode("utf-8", "replace"))
+    return {"token": token["token"], "logprob": logprob, "bytes": found}
 
 
 def _read_delta(delta: _Delta, chunks: list[Chunk], logprobs: Logprobs | UnsetType) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from aish.providers.tool_calling.strategies import chosen
 from aish.tool_calls.schema.sanitiser import GRAMMAR, simplify_schema
 from aish.types.messages import (
     AssistantMessage,
@@ -226,14 +227,6 @@ def answer_or_call_schema(
     if choice.mode != "required" or not branches:
         branches.append(_object_schema(answer=answer or _TEXT))
     return branches[0] if len(branches) == 1 else {"anyOf": branches}
-
-
-def chosen(tools: Sequence[ToolSpec], choice: ToolChoice) -> list[ToolSpec]:
-    """The tools that may be called: only the named one, if it exists."""
-    if choice.mode == "none":
-        return []
-    named = [tool for tool in tools if tool.name == choice.named]
-    return named or list(tools)
 
 
 def _call_schema(tool: ToolSpec, *, bounded: bool) -> JsonSchema:

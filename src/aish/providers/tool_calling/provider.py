@@ -24,7 +24,6 @@ from aish.ports import Provider, TextRelay
 from aish.providers.tool_calling.prompts import (
     PromptStyle,
     answer_or_call_schema,
-    chosen,
     has_result,
     render_messages,
     repeats_calls,
@@ -33,7 +32,7 @@ from aish.providers.tool_calling.prompts import (
     with_tool_instructions,
 )
 from aish.providers.tool_calling.reader import AnswerReader
-from aish.providers.tool_calling.strategies import Strategies, Strategy, has_calls, strategy_notice
+from aish.providers.tool_calling.strategies import Strategies, Strategy, chosen, has_calls, strategy_notice
 from aish.providers.tool_calling.weak_models import is_weak, select_relevant
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
@@ -151,17 +150,17 @@ class ToolCallingProvider:
         """Asks with the adapter, to the end. If it calls nothing, asks the model itself; the usage is the sum of
         both."""
         due_s = asyncio.get_running_loop().time() + request.deadline_s
-        held: list[Chunk] = []
+        chunks: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
             async for batch in batches:
                 read = reader.read(batch)
-                held += [chunk for chunk in read if not isinstance(chunk, Status)]
-                if said := [chunk for chunk in read if isinstance(chunk, Status)]:
-                    yield said
+                chunks += [chunk for chunk in read if not isinstance(chunk, Status)]
+                if prompt := [chunk for chunk in read if isinstance(chunk, Status)]:
+                    yield prompt
         if reader.has_called:
-            yield held
+            yield chunks
             return
-        spent = sum((chunk.usage for chunk in held if isinstance(chunk, UsageChunk)), Usage())
+        spent = sum((chunk.usage for chunk in chunks if isinstance(chunk, UsageChunk)), Usage())
         left_s = max(0.0, due_s - asyncio.get_running_loop().time())
         async with self._inner.stream(self._encode(_without_tools(request, left_s), Strategy.CONSTRAINED)) as batches:
             async for batch in batches:
@@ -171,16 +170,16 @@ class ToolCallingProvider:
         self, request: StepRequest, sent: StepRequest, reader: AnswerReader
     ) -> AsyncGenerator[Sequence[Chunk], None]:
         """Has the model report a tool's result, to the end, so that made-up text can be replaced; reports are short."""
-        held: list[Chunk] = []
+        chunks: list[Chunk] = []
         async with self._inner.stream(sent) as batches:
             async for batch in batches:
-                held += reader.read(batch)
+                chunks += reader.read(batch)
         if not reader.has_called and request.repair:
             from aish.providers.tool_calling.weak_models import replace_made_up
 
-            held = replace_made_up(held, request.messages)
-        if held:
-            yield held
+            chunks = replace_made_up(chunks, request.messages)
+        if chunks:
+            yield chunks
 
     def _make_reader(self, request: StepRequest, strategy: Strategy, tools: Sequence[ToolSpec]) -> AnswerReader:
         constrained = strategy is Strategy.CONSTRAINED and bool(tools)
@@ -241,7 +240,7 @@ class ToolCallingProvider:
         # A small model that made the same call twice would repeat it for ever; a weak one would repeat any call.
         done = repeats_calls(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
         offered = () if done and choice.mode == "auto" else tools
-        said = tool_instructions(
+        prompt = tool_instructions(
             tools,
             style,
             choice,
@@ -258,7 +257,7 @@ class ToolCallingProvider:
             messages = current_turn_only(messages)
         return msgspec.structs.replace(
             request,
-            messages=with_tool_instructions(render_messages(messages, style), said),
+            messages=with_tool_instructions(render_messages(messages, style), prompt),
             sampling=msgspec.structs.replace(request.sampling, json_schema=union, json_object=False),
             picks_tool=tuned,
         )

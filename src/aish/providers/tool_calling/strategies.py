@@ -7,12 +7,17 @@ while this process lives. Only the mode `auto` looks for another strategy: an ex
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from aish.errors import ProviderError, ProviderRejected, ProviderUnavailable
-from aish.types.messages import AssistantMessage, ToolMessage
+from aish.types.messages import (
+    AssistantMessage,
+    ToolMessage,
+)
 from aish.types.models import ModelInfo
-from aish.types.requests import StepRequest
+from aish.types.requests import StepRequest, ToolChoice
+from aish.types.tools import ToolSpec
 
 _MAX_MODELS = 1000  # models; a server's clients may name any
 
@@ -91,19 +96,19 @@ def strategy_notice(name: str, strategy: Strategy) -> str:
 
 
 def _fallback_after(strategy: Strategy, error: ProviderError, request: StepRequest) -> Strategy | None:
-    said = error.message.partition(" answered ")[2]  # the backend's own words, without the provider's name
-    if request.sampling.logprobs is not None and "logprobs" in said:
+    refusal = error.message.partition(" answered ")[2]  # the backend's own words, without the provider's name
+    if request.sampling.logprobs is not None and "logprobs" in refusal:
         return None  # llama.cpp has none while it streams with tools, so the refusal is not about tools
     if strategy in (Strategy.NATIVE, Strategy.PLAIN):
-        if _ABOUT_ROLES.search(said) and has_calls(request):
+        if _ABOUT_ROLES.search(refusal) and has_calls(request):
             return None  # the engine renders the conversation in another form then
-        if strategy is Strategy.NATIVE and request.tools and _ABOUT_SCHEMAS.search(said):
+        if strategy is Strategy.NATIVE and request.tools and _ABOUT_SCHEMAS.search(refusal):
             return Strategy.PLAIN
         refused = request.tools and (
-            _ABOUT_TOOLS.search(said) or (strategy is Strategy.PLAIN and _ABOUT_SCHEMAS.search(said))
+            _ABOUT_TOOLS.search(refusal) or (strategy is Strategy.PLAIN and _ABOUT_SCHEMAS.search(refusal))
         )
         return Strategy.CONSTRAINED if refused else None
-    return Strategy.PROMPTED if strategy is Strategy.CONSTRAINED and _ABOUT_FORMAT.search(said) else None
+    return Strategy.PROMPTED if strategy is Strategy.CONSTRAINED and _ABOUT_FORMAT.search(refusal) else None
 
 
 def has_calls(request: StepRequest) -> bool:
@@ -112,3 +117,11 @@ def has_calls(request: StepRequest) -> bool:
         if type(message) is ToolMessage or (type(message) is AssistantMessage and message.tool_calls):
             return True
     return False
+
+
+def chosen(tools: Sequence[ToolSpec], choice: ToolChoice) -> list[ToolSpec]:
+    """The tools that may be called: only the named one, if it exists."""
+    if choice.mode == "none":
+        return []
+    named = [tool for tool in tools if tool.name == choice.named]
+    return named or list(tools)

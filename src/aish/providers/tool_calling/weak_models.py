@@ -87,23 +87,23 @@ def current_turn_only(messages: Sequence[Message]) -> tuple[Message, ...]:
 def _without_runs(message: Message) -> Message:
     if not isinstance(message, UserMessage):
         return message
-    kept = tuple(part for part in message.parts if not _is_run(part))
-    return UserMessage(kept) if kept else message
+    parts = tuple(part for part in message.parts if not _is_run(part))
+    return UserMessage(parts) if parts else message
 
 
 def _is_run(part: Part) -> bool:
     return isinstance(part, TextPart) and part.text.lstrip().startswith(RAN_MARK)
 
 
-def replace_made_up(held: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
+def replace_made_up(chunks: Sequence[Chunk], messages: Sequence[Message]) -> list[Chunk]:
     """Returns the chunks of an answer, with the tool's result instead of its text if the text is made up: if it
     contains a number that is neither in the result nor in the question, says that no tool fits, or breaks off."""
-    answer = "".join(chunk.text for chunk in held if isinstance(chunk, TextDelta))
+    answer = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
     result = next((message.text for message in reversed(messages) if isinstance(message, ToolMessage)), "").strip()
     why = _objection(answer, messages)
     if not why or not result or len(result) > _MAX_CHARS:
-        return list(held)
-    others = [chunk for chunk in held if not isinstance(chunk, TextDelta)]
+        return list(chunks)
+    others = [chunk for chunk in chunks if not isinstance(chunk, TextDelta)]
     return [Status(f"told as it is: {why}"), TextDelta(result), *others]
 
 

@@ -107,7 +107,7 @@ class PostgresStore:
             self._post(run)
 
     async def find_turn(self, turn: str) -> TurnRecord | None:
-        return await self._read(lambda connection: sessions.select_turn(connection, plain(turn)), settled=True)
+        return await self._read(lambda connection: sessions.select_turn(connection, plain(turn)), after_writes=True)
 
     async def list_turns(
         self, session: str, *, before: int | None = None, limit: int | None = None
@@ -117,7 +117,7 @@ class PostgresStore:
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """Also sees events that this store appended and that are not durable yet."""
         return await self._read(
-            lambda connection: sessions.select_events(connection, plain(turn), after_seq), settled=True
+            lambda connection: sessions.select_events(connection, plain(turn), after_seq), after_writes=True
         )
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
@@ -148,11 +148,11 @@ class PostgresStore:
     async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
         """Also sees documents that this store put without waiting."""
         wanted = [plain(id) for id in ids]
-        return await self._read(lambda connection: documents.select_many(connection, kind, wanted), settled=True)
+        return await self._read(lambda connection: documents.select_many(connection, kind, wanted), after_writes=True)
 
     async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
         return await self._read(
-            lambda connection: documents.select_newest(connection, kind, owner, limit), settled=True
+            lambda connection: documents.select_newest(connection, kind, owner, limit), after_writes=True
         )
 
     async def delete(self, kind: str, id: str) -> bool:
@@ -184,10 +184,14 @@ class PostgresStore:
         self._post(lambda connection: spending.release(connection, id))
 
     async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
-        return await self._read(lambda connection: spending.select_spent(connection, since_ms, session), settled=True)
+        return await self._read(
+            lambda connection: spending.select_spent(connection, since_ms, session), after_writes=True
+        )
 
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
-        return await self._read(lambda connection: spending.select_rows(connection, since_ms, session), settled=True)
+        return await self._read(
+            lambda connection: spending.select_rows(connection, since_ms, session), after_writes=True
+        )
 
     async def sum_up_usage(self, *, before_ms: int) -> bool:
         return await self._write(lambda connection: spending.sum_up(connection, before_ms), keys=(BUDGET,))
@@ -255,11 +259,11 @@ class PostgresStore:
     def _post(self, run: Callable[[SqlConnection], Awaitable[T]], *, keys: Sequence[str] = (), turn: str = "") -> None:
         self._writer.post(run, keys=keys, turn=turn)
 
-    async def _read(self, run: Callable[[SqlConnection], Awaitable[T]], *, settled: bool = False) -> T:
-        """`settled`: queued writes are made visible first."""
+    async def _read(self, run: Callable[[SqlConnection], Awaitable[T]], *, after_writes: bool = False) -> T:
+        """`after_writes`: queued writes are made visible first."""
         if self._closing is not None:
             raise closed()
-        if settled and not self._writer.idle:
+        if after_writes and not self._writer.idle:
             await self._writer.submit(None, durable=False)
         return await self._connections.read(run)
 

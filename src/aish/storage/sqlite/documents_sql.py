@@ -56,8 +56,8 @@ def select_newest(db: sqlite3.Connection, kind: str, owner: str | None, limit: i
 
 
 def delete(db: sqlite3.Connection, kind: str, id: str) -> bool:
-    gone = db.execute(f"DELETE FROM documents WHERE kind = ? AND id = ? AND {_ALIVE}", (kind, id, _now_ms()))
-    return gone.rowcount > 0
+    deleted = db.execute(f"DELETE FROM documents WHERE kind = ? AND id = ? AND {_ALIVE}", (kind, id, _now_ms()))
+    return deleted.rowcount > 0
 
 
 def _insert(db: sqlite3.Connection, how: str, document: Document) -> int:

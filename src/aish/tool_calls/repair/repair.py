@@ -99,10 +99,10 @@ def fit_arguments(
     errors = schema_errors(schema, value)
     if not repair:
         return RepairedArguments(value, tuple(repairs), tuple(errors))
-    fitter = SchemaFitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
     if not errors and _knows_all(value, schema):
         return RepairedArguments(value, tuple(repairs))
     unwrapped = _unwrapped(value, schema, _WRAPPERS | {spec.name}, errors)
+    fitter = SchemaFitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
     result = fitter.fit(unwrapped)
     done = [*repairs, *_unwrapping(value, unwrapped), *fitter.repairs]
     return RepairedArguments(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))

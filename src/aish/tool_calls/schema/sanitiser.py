@@ -216,21 +216,21 @@ class _Simplifier:
         for key in ("anyOf", "oneOf"):
             branches = schema.get(key)
             if isinstance(branches, list) and 0 < len(branches) <= self._profile.max_choices:
-                kept = key if key in self._profile.keywords else "anyOf"
-                if kept in self._profile.keywords and kept not in result:
-                    result[kept] = [self.simplify(branch, depth + 1) for branch in branches]
+                allowed = key if key in self._profile.keywords else "anyOf"
+                if allowed in self._profile.keywords and allowed not in result:
+                    result[allowed] = [self.simplify(branch, depth + 1) for branch in branches]
         return result
 
     def _members(self, schema: JsonSchema, depth: int) -> JsonSchema:
         given = schema["properties"] if isinstance(schema["properties"], dict) else {}
         required = [n for n in _names(schema.get("required")) if n in given]
         first = {name: given[name] for name in (*required, *given)}
-        kept = dict(list(first.items())[: self._profile.max_properties])
-        order = [name for name in given if name in kept]
+        allowed = dict(list(first.items())[: self._profile.max_properties])
+        order = [name for name in given if name in allowed]
         result: JsonSchema = {"properties": {name: self.simplify(given[name], depth + 1) for name in order}}
-        if names := [name for name in required if name in kept]:
+        if names := [name for name in required if name in allowed]:
             result["required"] = names
-        if len(kept) == len(given) and "patternProperties" not in schema:
+        if len(allowed) == len(given) and "patternProperties" not in schema:
             result.update(self._others(schema.get("additionalProperties"), depth))
         return result
 

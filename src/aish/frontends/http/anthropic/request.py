@@ -69,8 +69,8 @@ def read_conversation(given: MessagesBody) -> list[Message]:
     if given.system is not None and (text := _text("system", given.system)):
         read.append(SystemMessage(text))
     names: dict[str, str] = {}
-    for place, turn in enumerate(given.messages):
-        field = f"messages[{place}]"
+    for index, turn in enumerate(given.messages):
+        field = f"messages[{index}]"
         blocks = [{"type": "text", "text": turn.content}] if isinstance(turn.content, str) else turn.content
         match turn.role:
             case "user":
@@ -128,11 +128,11 @@ def read_tools(given: MessagesBody) -> tuple[list[ClientFunction], list[McpEntry
     tools = given.tools or []
     late = not any(str(tool.get("type")).startswith(_TOOL_SEARCH) for tool in tools)
     known = _referred_to(given.messages) if late and any(tool.get("defer_loading") for tool in tools) else set()
-    brought = dict(_server(f"mcp_servers[{place}]", server) for place, server in enumerate(given.mcp_servers or []))
+    brought = dict(_server(f"mcp_servers[{index}]", server) for index, server in enumerate(given.mcp_servers or []))
     functions: list[ClientFunction] = []
     servers: list[McpEntry] = []
-    for place, tool in enumerate(tools):
-        field, kind = f"tools[{place}]", tool.get("type", "custom")
+    for index, tool in enumerate(tools):
+        field, kind = f"tools[{index}]", tool.get("type", "custom")
         if kind == "mcp_toolset":
             label = tool.get("mcp_server_name")
             if not isinstance(label, str) or not label:
@@ -198,8 +198,8 @@ def _from_user(field: str, blocks: Sequence[Block], names: dict[str, str]) -> li
     """Puts tool results before the rest of the message."""
     results: list[Message] = []
     parts: list[Part] = []
-    for place, block in enumerate(blocks):
-        here = f"{field}[{place}]"
+    for index, block in enumerate(blocks):
+        here = f"{field}[{index}]"
         if block.get("type") == "tool_result":
             call = _word(f"{here}.tool_use_id", block.get("tool_use_id"))
             content = block.get("content")
@@ -216,13 +216,13 @@ def _from_assistant(field: str, blocks: Sequence[Block], names: dict[str, str]) 
     reasoning: list[str] = []
     calls: list[ToolCall] = []
     results: list[Message] = []
-    for place, block in enumerate(blocks):
-        here = f"{field}[{place}]"
+    for index, block in enumerate(blocks):
+        here = f"{field}[{index}]"
         match block:
-            case {"type": "text", "text": str(said)}:
-                text.append(said)
-            case {"type": "thinking", "thinking": str(said)}:
-                reasoning.append(said)
+            case {"type": "text", "text": str(piece)}:
+                text.append(piece)
+            case {"type": "thinking", "thinking": str(piece)}:
+                reasoning.append(piece)
             case {"type": "tool_use" | "mcp_tool_use"}:
                 call = _call(here, block)
                 names[call.id] = call.name
@@ -252,8 +252,8 @@ def _word(field: str, value: Any) -> str:
 def _text(field: str, content: str | list[Block]) -> str:
     if isinstance(content, str):
         return content
-    said = [(place, block) for place, block in enumerate(content) if block.get("type") not in _TOOL_CHANGES]
-    parts = [_part(f"{field}[{place}]", block) for place, block in said]
+    piece = [(index, block) for index, block in enumerate(content) if block.get("type") not in _TOOL_CHANGES]
+    parts = [_part(f"{field}[{index}]", block) for index, block in piece]
     return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 

@@ -80,13 +80,13 @@ class ConsoleFiles:
         await _reply(exchange, await asyncio.to_thread(self._get, path, kind))
 
     def _get(self, path: str, kind: bytes) -> _File:
-        place = self._folder / path
+        file = self._folder / path
         try:
-            stat = place.stat()
+            stat = file.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
             known = self._files.get(path)
             if known is None or known.stamp != stamp:
-                known = self._files[path] = _packed(place.read_bytes(), stamp, kind, packed=place.suffix in _PACKED)
+                known = self._files[path] = _packed(file.read_bytes(), stamp, kind, packed=file.suffix in _PACKED)
         except (OSError, ValueError):
             raise _missing(path) from None
         return known

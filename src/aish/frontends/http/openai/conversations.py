@@ -88,7 +88,7 @@ class ConversationRoutes:
     async def link(self, caller: Caller, plan: ResponsePlan) -> None:
         """Makes this response the last one of the conversation. If another process made one meanwhile, it comes after
         that."""
-        id, expected = plan.asked.conversation_id, plan.previous
+        id, expected = plan.body.conversation_id, plan.previous
         for _ in range(_MAX_SWAPS if id else 0):
             conversation, old = await self._get(id, caller)
             if conversation.head != expected:
@@ -142,7 +142,7 @@ class ConversationRoutes:
 
         async def join(conversation: StoredConversation) -> str:
             chain[:] = await self._response_store.chain(conversation.head, caller.key)
-            if not any(each.get("id") == item for _, kept in chain for each in kept.items()):
+            if not any(each.get("id") == item for _, stored in chain for each in stored.items()):
                 raise _no_item(item)
             name = new_id("resp")
             await self._response_store.put(name, caller.key, _without_item(chain, without=item))
@@ -168,7 +168,7 @@ class ConversationRoutes:
     async def _items(self, id: str, caller: Caller) -> list[Any]:
         conversation = await self.get(id, caller)
         chain = await self._response_store.chain(conversation.head, caller.key)
-        return [item for _, kept in chain for item in kept.items()]
+        return [item for _, stored in chain for item in stored.items()]
 
     async def _store_items(
         self, caller: Caller, id: str, given: list[dict[str, Any]], previous: str
@@ -182,8 +182,8 @@ class ConversationRoutes:
         items = [as_listed(item, f"{suffix}_i{n}") for n, item in enumerate(as_items(given))]
         raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
         read = read_items(items)
-        kept = StoredResponse(ITEMS, input=raw, messages=tuple(read.messages), previous=previous, conversation=id)
-        await self._response_store.put(name, caller.key, kept)
+        stored = StoredResponse(ITEMS, input=raw, messages=tuple(read.messages), previous=previous, conversation=id)
+        await self._response_store.put(name, caller.key, stored)
         return name, items
 
     async def _get(self, id: str, caller: Caller) -> tuple[StoredConversation, bytes]:
@@ -211,8 +211,8 @@ class ConversationRoutes:
         return await self._service.store.swap(Document(KIND, id, msgspec.json.encode(changed), caller.key), old=old)
 
     async def _delete_added(self, chain: Sequence[tuple[str, StoredResponse]], caller: Caller) -> None:
-        for name, kept in chain:
-            if kept.status == ITEMS:
+        for name, stored in chain:
+            if stored.status == ITEMS:
                 await self._response_store.delete(name, caller.key)
 
     async def _body(self, exchange: Exchange) -> _Body:
@@ -226,11 +226,11 @@ def _without_item(chain: Sequence[tuple[str, StoredResponse]], *, without: str) 
     """All items but one, as one document. Where the item was, the messages are read again from the items around it."""
     items: list[Any] = []
     messages: list[Message] = []
-    for _, kept in chain:
-        own = kept.items()
+    for _, stored in chain:
+        own = stored.items()
         left = [item for item in own if item.get("id") != without]
         items += left
-        messages += kept.messages if len(left) == len(own) else read_items(left).messages
+        messages += stored.messages if len(left) == len(own) else read_items(left).messages
     raw = tuple(msgspec.Raw(msgspec.json.encode(item)) for item in items)
     last = chain[-1][1]
     return StoredResponse(

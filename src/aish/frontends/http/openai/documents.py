@@ -22,40 +22,40 @@ _MAX_NOTE_CHARS = 200  # of what the client says about a document: enough for mo
 
 def read_document(field: str, block: dict[str, Any]) -> TextPart:
     """A `document` of the messages API."""
-    title, context, place = block.get("title"), block.get("context"), f"{field}.source"
+    title, context, source = block.get("title"), block.get("context"), f"{field}.source"
     match block.get("source"):
         case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
-            said = text
+            text_body = text
         case {"type": "content", "content": list(blocks)}:
-            said = _texts(f"{place}.content", blocks)
+            text_body = _texts(f"{source}.content", blocks)
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            said = _decoded(f"{place}.data", kind, data)
+            text_body = _decoded(f"{source}.data", kind, data)
         case {"type": "url", "url": str(origin)} | {"type": "file", "file_id": str(origin)}:
-            said = _note(origin)
+            text_body = _note(origin)
         case _:
-            raise bad_field(place, "must be text, content, base64 with its media_type, a url or a file")
-    return _under(said, title, context)
+            raise bad_field(source, "must be text, content, base64 with its media_type, a url or a file")
+    return _with_heading(text_body, title, context)
 
 
 def read_search_result(field: str, block: dict[str, Any]) -> TextPart:
     content = block.get("content")
     if not isinstance(content, list):
         raise bad_field(f"{field}.content", "must be a list of blocks")
-    return _under(_texts(f"{field}.content", content), block.get("title"), block.get("source"))
+    return _with_heading(_texts(f"{field}.content", content), block.get("title"), block.get("source"))
 
 
 def read_file(field: str, given: dict[str, Any]) -> TextPart:
     """A `file` of chat completions, or an `input_file` of responses."""
     match given:
         case {"file_data": str(data)} if data.startswith("data:"):
-            said = _from_data_url(f"{field}.file_data", data)
+            text_body = _from_data_url(f"{field}.file_data", data)
         case {"file_data": str()}:
-            said = _note("application/octet-stream")
+            text_body = _note("application/octet-stream")
         case {"file_url": str(origin)} | {"file_id": str(origin)}:
-            said = _note(origin)
+            text_body = _note(origin)
         case _:
             raise bad_field(f"{field}.file_data", "must be a data url with base64")
-    return _under(said, given.get("filename"))
+    return _with_heading(text_body, given.get("filename"))
 
 
 def _from_data_url(field: str, url: str) -> str:
@@ -77,14 +77,14 @@ def _decoded(field: str, kind: str, data: str) -> str:
 
 def _texts(field: str, blocks: list[Any]) -> str:
     texts: list[str] = []
-    for place, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         match block:
             case {"type": "text", "text": str(text)}:
                 texts.append(text)
             case {"type": "image"}:
                 texts.append(ImagePart("image/*").mark)
             case _:
-                raise bad_field(f"{field}[{place}]", "must be a block of text or an image")
+                raise bad_field(f"{field}[{index}]", "must be a block of text or an image")
     return "\n".join(texts)
 
 
@@ -92,8 +92,8 @@ def _note(what: str) -> str:
     return f"[document: {what[:_MAX_NOTE_CHARS]}]"
 
 
-def _under(said: str, *heads: Any) -> TextPart:
-    return TextPart("\n".join([*(head for head in heads if isinstance(head, str) and head), said]))
+def _with_heading(text_body: str, *heads: Any) -> TextPart:
+    return TextPart("\n".join([*(head for head in heads if isinstance(head, str) and head), text_body]))
 
 
 def read_image(field: str, url: str) -> ImagePart:

@@ -71,7 +71,7 @@ class ModelRoutes:
 
 
 def _meant(preset: PresetConfig, infos: Sequence[ModelInfo]) -> ModelInfo:
-    """By what the providers list: nobody is asked anew for a list."""
+    """Uses what the providers have listed, without asking again."""
     found = next((info for info in infos if preset.model in (info.name, info.id)), None)
     provider, colon, model = preset.model.partition(":")
     info = found or (ModelInfo(provider, model) if colon else ModelInfo("", preset.model))

@@ -51,7 +51,7 @@ class FeedListener:
         self._queued: deque[bytes] = deque()
 
     def notify(self) -> None:
-        """Wakes whoever waits on the current `news` event; later waits use a new one."""
+        """Wakes tasks that wait for the current `news` event. Later waits use a new one."""
         news, self.news = self.news, asyncio.Event()
         news.set()
 
@@ -216,12 +216,12 @@ class FeedRoutes:
 
     async def follow(self, exchange: Exchange, caller: Caller) -> None:
         config = self._host.config
-        place = await self._place(exchange)
+        position = await self._read_position(exchange)
         is_wanted = _row_filter(exchange.query, caller)
         watch = DisconnectMonitor(exchange, _FeedHeartbeat(), heartbeat_s=config.heartbeat_s)
         with self._watcher.listener(lambda owner: caller.admin or owner == caller.key) as listener, watch:
-            await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _position_id(place)))
-            await self._relay(watch, listener, caller, place, is_wanted)
+            await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _position_id(position)))
+            await self._relay(watch, listener, caller, position, is_wanted)
             await watch.finish()
 
     async def _relay(
@@ -229,7 +229,7 @@ class FeedRoutes:
         watch: DisconnectMonitor,
         listener: FeedListener,
         caller: Caller,
-        place: FeedPosition,
+        position: FeedPosition,
         is_wanted: Callable[[FeedRow], bool],
     ) -> None:
         """Runs until the server closes or has a new configuration. Listeners then reconnect, if their key still allows
@@ -239,17 +239,17 @@ class FeedRoutes:
             news = listener.news
             if not await host.keys.is_still_admitted(caller):
                 return
-            rows = await engine.store.read_feed(place.before, _ROWS)
+            rows = await engine.store.read_feed(position.before, _ROWS)
             for row in rows:
-                if is_wanted(row) and (data := encode_row(row, place.skipped(row))):
+                if is_wanted(row) and (data := encode_row(row, position.skipped(row))):
                     await watch.send(data)
-                place = FeedPosition(row.cursor)
+                position = FeedPosition(row.cursor)
             for approval in listener.take():
                 await watch.send(b"event: approval\ndata: %b\n\n" % approval)
             if not rows:
                 await news.wait()
 
-    async def _place(self, exchange: Exchange) -> FeedPosition:
+    async def _read_position(self, exchange: Exchange) -> FeedPosition:
         """Reads the position that the client gives; the end if it gives none. A position past the end belongs to
         another store."""
         given = exchange.headers.get("last-event-id") or exchange.query.get("after", "")
@@ -259,8 +259,8 @@ class FeedRoutes:
         found = _EVENT_ID.fullmatch(given)
         if found is None or not given.isascii():
             raise bad_field("after", "must be the id of an event of this feed")
-        place = FeedPosition(int(found[1]), int(found[2]) if found[2] else None)
-        return place if place.row <= end else FeedPosition(end)
+        position = FeedPosition(int(found[1]), int(found[2]) if found[2] else None)
+        return position if position.row <= end else FeedPosition(end)
 
 
 def encode_row(row: FeedRow, skipped: int = 0) -> bytes:
@@ -269,8 +269,8 @@ def encode_row(row: FeedRow, skipped: int = 0) -> bytes:
     return b"".join([b"id: %d.%d\nevent: event\ndata: %b\n\n" % (row.cursor, number, line) for number, line in events])
 
 
-def _position_id(place: FeedPosition) -> bytes:
-    return b"%d" % place.row if place.lines is None else b"%d.%d" % (place.row, place.lines)
+def _position_id(position: FeedPosition) -> bytes:
+    return b"%d" % position.row if position.lines is None else b"%d.%d" % (position.row, position.lines)
 
 
 def _row_filter(query: dict[str, str], caller: Caller) -> Callable[[FeedRow], bool]:

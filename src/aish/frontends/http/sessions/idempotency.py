@@ -80,8 +80,8 @@ class _Recording:
     async def _receive(self) -> MutableMapping[str, Any]:
         if self._unread:
             return self._unread.pop()
-        gone: asyncio.Future[MutableMapping[str, Any]] = asyncio.get_running_loop().create_future()
-        return await gone  # never set: this client does not go away
+        disconnected: asyncio.Future[MutableMapping[str, Any]] = asyncio.get_running_loop().create_future()
+        return await disconnected  # never set: this client does not go away
 
     async def _send(self, event: MutableMapping[str, Any]) -> None:
         if event["type"] == "http.response.start":
@@ -115,27 +115,27 @@ class IdempotentReplies:
         if recording.claiming is None:
             recording.claiming = asyncio.create_task(self._claim_or_run(id, recording, answer))
         # Requests that come before the claim is decided wait for it, too.
-        kept = await asyncio.shield(recording.claiming)
-        if kept is not None:
-            if kept.reply is None and kept.request == digest:
-                kept = await self._wait_for_remote(exchange, id, kept)
-            await _replay(exchange, _checked(kept, digest))
+        stored = await asyncio.shield(recording.claiming)
+        if stored is not None:
+            if stored.reply is None and stored.request == digest:
+                stored = await self._wait_for_remote(exchange, id, stored)
+            await _replay(exchange, _checked(stored, digest))
         else:
             await _follow(exchange, recording)
 
-    async def _wait_for_remote(self, exchange: Exchange, id: str, kept: _StoredReply) -> _StoredReply:
-        changed = await self._remote.changed(exchange, id, msgspec.json.encode(kept), kept.runner)
-        return kept if changed is None else _decoder.decode(changed)
+    async def _wait_for_remote(self, exchange: Exchange, id: str, stored: _StoredReply) -> _StoredReply:
+        changed = await self._remote.changed(exchange, id, msgspec.json.encode(stored), stored.runner)
+        return stored if changed is None else _decoder.decode(changed)
 
     async def _claim_or_run(self, id: str, recording: _Recording, answer: Answer) -> _StoredReply | None:
         """Returns what is stored under this key; None: nothing was, and the request runs now."""
         begun = False
         try:
-            kept = await self._claim(id, recording.digest)
-            if kept is None:
+            stored = await self._claim(id, recording.digest)
+            if stored is None:
                 await self._start(id, recording, answer)
                 begun = True
-            return kept
+            return stored
         finally:
             if not begun:
                 self._recordings.pop(id, None)
@@ -170,15 +170,15 @@ class IdempotentReplies:
                 del recording.exchange  # breaks a reference cycle, so the memory is freed at once
 
     async def _store_outcome(self, id: str, recording: _Recording) -> None:
-        store, kept = self._service.store, await self._outcome_of(recording)
+        store, stored = self._service.store, await self._outcome_of(recording)
         try:
-            if kept is None:
+            if stored is None:
                 await store.delete(KIND, id)
             else:
-                await store.put(self._document(id, kept))
+                await store.put(self._document(id, stored))
         except AishError as exc:
             log.warning("what became of a request with an idempotency key is not written yet: %s", exc.message)
-            await store.put(self._fallback_document(id, recording.digest, kept), wait=False)
+            await store.put(self._fallback_document(id, recording.digest, stored), wait=False)
 
     async def _outcome_of(self, recording: _Recording) -> _StoredReply | None:
         """The document to store; None: a retry shall run again."""
@@ -193,16 +193,16 @@ class IdempotentReplies:
         told = await asyncio.to_thread(without_secrets, body, engine.redact_json, engine.redact_pieces)
         return _StoredReply(recording.digest, _Reply(recording.status, headers, told))
 
-    def _document(self, id: str, kept: _StoredReply) -> Document:
-        return Document(KIND, id, msgspec.json.encode(kept), expires_ms=self._service.now_ms() + LIFETIME_MS)
+    def _document(self, id: str, stored: _StoredReply) -> Document:
+        return Document(KIND, id, msgspec.json.encode(stored), expires_ms=self._service.now_ms() + LIFETIME_MS)
 
-    def _fallback_document(self, id: str, digest: str, kept: _StoredReply | None) -> Document:
+    def _fallback_document(self, id: str, digest: str, stored: _StoredReply | None) -> Document:
         """For when the store can be written again: no process shall wait for this one any more."""
-        if kept is None:
+        if stored is None:
             return Document(
                 KIND, id, msgspec.json.encode(_StoredReply(digest)), expires_ms=1
             )  # expired, so it does not exist
-        document = self._document(id, kept)
+        document = self._document(id, stored)
         return document if len(document.body) <= _MAX_FALLBACK_BYTES else self._document(id, _StoredReply(digest))
 
 
@@ -221,15 +221,15 @@ async def _follow(exchange: Exchange, recording: _Recording) -> None:
 
 async def _relay(exchange: Exchange, recording: _Recording) -> None:
     ended = asyncio.ensure_future(recording.begun.wait())
-    gone = asyncio.ensure_future(exchange.gone())
+    disconnected = asyncio.ensure_future(exchange.gone())
     try:
-        await asyncio.wait({ended, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({ended, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not recording.begun.is_set():
             return
         await exchange.start(recording.status, recording.headers)
         async with aclosing(recording.live.follow()) as pieces:
             async for piece in pieces:
-                if gone.done():
+                if disconnected.done():
                     return
                 await exchange.send_piece(piece)
         await exchange.send_piece(b"", last=True)
@@ -237,29 +237,29 @@ async def _relay(exchange: Exchange, recording: _Recording) -> None:
         raise HttpProblem(409, "the reply was too long to be given again", code="reply_not_kept") from None
     finally:
         ended.cancel()
-        gone.cancel()
+        disconnected.cancel()
 
 
 async def _replay(exchange: Exchange, reply: _Reply) -> None:
     """Sends the reply as a whole, even if it was streamed. Without its secrets it has another length."""
     body = reply.body.encode()
-    kept = ((name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers)
-    headers = [pair for pair in kept if pair[0] != _LENGTH]
+    stored = ((name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers)
+    headers = [pair for pair in stored if pair[0] != _LENGTH]
     headers += [(_LENGTH, b"%d" % len(body)), (b"idempotent-replayed", b"true")]
     await exchange.start(reply.status, headers, at_once=True)
     await exchange.send_piece(body, last=True)
 
 
-def _checked(kept: _StoredReply, digest: str) -> _Reply:
-    if kept.request != digest:
+def _checked(stored: _StoredReply, digest: str) -> _Reply:
+    if stored.request != digest:
         raise _other_request()
-    if kept.reply is None:
+    if stored.reply is None:
         raise HttpProblem(
             409,
             "a request with this key is being answered elsewhere, or was broken off; what it did is not done again",
             code="idempotency_conflict",
         )
-    return kept.reply
+    return stored.reply
 
 
 def _other_request() -> HttpProblem:
@@ -286,13 +286,13 @@ class RemoteReply:
     async def changed(self, exchange: Exchange, id: str, body: bytes, runner: str) -> bytes | None:
         """Returns the document once it is no longer `body`; None if it does not change: its process died or takes
         longer than a turn may, or the waiting client went away. Raises HttpProblem if the key was given up."""
-        gone = asyncio.ensure_future(exchange.gone())
+        disconnected = asyncio.ensure_future(exchange.gone())
         due_s = time.monotonic() + self._service.limits.wall_s + _GRACE_S
         try:
-            while not gone.done() and time.monotonic() < due_s and self._is_answered_by(runner):
+            while not disconnected.done() and time.monotonic() < due_s and self._is_answered_by(runner):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_S):
-                        await asyncio.shield(gone)
+                        await asyncio.shield(disconnected)
                 found = await self._service.store.find(self._kind, id)
                 if found is None:
                     raise HttpProblem(
@@ -302,7 +302,7 @@ class RemoteReply:
                     return found.body
             return None
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
     def _is_answered_by(self, runner: str) -> bool:
         owners = self._service.engine.liveness

@@ -16,8 +16,8 @@ from aish.safety.redaction.redactor import TAGS
 _DATA = "data: "
 # These fields, besides its path, identify the text that a fragment belongs to.
 _ABOUT = ("type", "index", "item_id", "output_index", "content_index")
-_ODDS = "logprobs"  # they repeat the whole text
-_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _ODDS, "id", "model"})  # the same in every event
+_LOGPROBS = "logprobs"  # they repeat the whole text
+_NO_TEXTS = frozenset({*_ABOUT, *TAGS, _LOGPROBS, "id", "model"})  # the same in every event
 
 Path = tuple[str | int, ...]
 RedactJson = Callable[[bytes], bytes]
@@ -26,16 +26,16 @@ RedactPieces = Callable[[Sequence[str]], Sequence[str]]
 
 def without_secrets(body: str, redact_json: RedactJson, redact_pieces: RedactPieces) -> str:
     lines = body.split("\n")
-    events = {place: event for place, line in enumerate(lines) if (event := _event_in(line)) is not None}
+    events = {index: event for index, line in enumerate(lines) if (event := _event_in(line)) is not None}
     if not events:
         return redact_json(body.encode()).decode()
     changed = _mask(events, redact_pieces)
-    for place, event in events.items():
-        data = lines[place][len(_DATA) :].encode()
+    for index, event in events.items():
+        data = lines[index][len(_DATA) :].encode()
         if changed:
-            _drop_odds(event)
+            _clear_logprobs(event)
             data = msgspec.json.encode(event)
-        lines[place] = _DATA + redact_json(data).decode()
+        lines[index] = _DATA + redact_json(data).decode()
     return "\n".join(lines)
 
 
@@ -51,15 +51,15 @@ def _event_in(line: str) -> Any:
 def _mask(events: dict[int, Any], redact_pieces: RedactPieces) -> bool:
     """Removes the secrets that several events contain together. Returns whether there were any."""
     texts: dict[tuple[Path, tuple[Any, ...]], list[tuple[int, str]]] = {}
-    for place, event in events.items():
+    for index, event in events.items():
         for path, about, text in _texts_in(event, (), ()):
-            texts.setdefault((path, about), []).append((place, text))
+            texts.setdefault((path, about), []).append((index, text))
     changed = False
-    for (path, _), told in texts.items():
-        pieces = [text for _, text in told]
-        for (place, old), new in zip(told, redact_pieces(pieces), strict=True):
+    for (path, _), fragments in texts.items():
+        pieces = [text for _, text in fragments]
+        for (index, old), new in zip(fragments, redact_pieces(pieces), strict=True):
             if new != old:
-                _put(events[place], path, new)
+                _put(events[index], path, new)
                 changed = True
     return changed
 
@@ -68,8 +68,8 @@ def _texts_in(value: Any, path: Path, about: tuple[Any, ...]) -> Iterator[tuple[
     if isinstance(value, str):
         yield path, about, value
     elif isinstance(value, list):
-        for place, item in enumerate(value):
-            yield from _texts_in(item, (*path, place), about)
+        for index, item in enumerate(value):
+            yield from _texts_in(item, (*path, index), about)
     elif isinstance(value, dict):
         about = (*about, *(str(value[name]) for name in _ABOUT if name in value))
         for key, item in value.items():
@@ -83,13 +83,13 @@ def _put(event: Any, path: Path, text: str) -> None:
     event[path[-1]] = text
 
 
-def _drop_odds(value: Any) -> None:
+def _clear_logprobs(value: Any) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
-            if key == _ODDS and item:
+            if key == _LOGPROBS and item:
                 value[key] = type(item)()
             else:
-                _drop_odds(item)
+                _clear_logprobs(item)
     elif isinstance(value, list):
         for item in value:
-            _drop_odds(item)
+            _clear_logprobs(item)

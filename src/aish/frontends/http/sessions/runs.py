@@ -308,13 +308,13 @@ def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
     halt = msgspec.json.decode(run.body, type=GoalState).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
-    asked, arguments = halt and halt.question, answer and answer.arguments
-    if asked and arguments is not None and (errors := schema_errors(asked.schema, arguments)):
-        raise bad_field("answer.arguments", f"do not fit {asked.tool}: {'; '.join(errors)}")
+    requested, arguments = halt and halt.question, answer and answer.arguments
+    if requested and arguments is not None and (errors := schema_errors(requested.schema, arguments)):
+        raise bad_field("answer.arguments", f"do not fit {requested.tool}: {'; '.join(errors)}")
 
 
-def _least(asked: Any, most: Any) -> Any:
+def _least(requested: Any, most: Any) -> Any:
     """A request may lower the configured limit, never raise it."""
-    if asked is None or most is None:
-        return asked if most is None else most
-    return min(asked, most)
+    if requested is None or most is None:
+        return requested if most is None else most
+    return min(requested, most)

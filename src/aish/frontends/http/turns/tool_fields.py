@@ -36,7 +36,7 @@ _AUTO = ToolChoice()
 
 
 class ClientFunction(msgspec.Struct, frozen=True):
-    """A function as a client declares it. `field` is its place in the body, for errors."""
+    """A function as a client declares it. `field` is its index in the body, for errors."""
 
     field: str
     name: str

@@ -93,9 +93,9 @@ async def select_steps(connection: SqlConnection, run: str) -> Sequence[StepReco
 
 
 async def delete_of_session(connection: SqlConnection, session: str) -> None:
-    gone = [row[0] for row in await connection.rows("DELETE FROM runs WHERE session = $1 RETURNING id", session)]
-    if gone:
-        await connection.run("DELETE FROM steps WHERE run = ANY($1::text[])", gone)
+    deleted = [row[0] for row in await connection.rows("DELETE FROM runs WHERE session = $1 RETURNING id", session)]
+    if deleted:
+        await connection.run("DELETE FROM steps WHERE run = ANY($1::text[])", deleted)
 
 
 def _ms(lease_s: float) -> int:

@@ -146,10 +146,10 @@ async def delete_turns(connection: SqlConnection, session: str, before_ms: int) 
 async def _delete_turns(connection: SqlConnection, where: str, *given: Any) -> int:
     """Deletes turns first: a writer that still appends to one has locked it, and its events are there when they are
     deleted."""
-    gone = [row[0] for row in await connection.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
-    if gone:
-        await feed.delete_events(connection, gone)
-    return len(gone)
+    deleted = [row[0] for row in await connection.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
+    if deleted:
+        await feed.delete_events(connection, deleted)
+    return len(deleted)
 
 
 async def finish_turn(

@@ -159,8 +159,8 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> tuple[list[ClientFunction], l
     """Tools of unknown kinds are ignored."""
     functions: list[ClientFunction] = []
     servers: list[McpEntry] = []
-    for place, tool in enumerate(tools):
-        field = f"tools[{place}]"
+    for index, tool in enumerate(tools):
+        field = f"tools[{index}]"
         if tool.get("type") == "mcp":
             servers.append(read_mcp(field, tool))
         elif tool.get("type", "function") == "function":
@@ -186,7 +186,7 @@ def _text(field: str, content: str | list[dict[str, Any]] | None) -> str:
 def _parts(field: str, content: str | list[dict[str, Any]] | None) -> tuple[Part, ...]:
     if content is None or isinstance(content, str):
         return (TextPart(content or ""),)
-    return tuple(_part(f"{field}[{place}]", part) for place, part in enumerate(content))
+    return tuple(_part(f"{field}[{index}]", part) for index, part in enumerate(content))
 
 
 def _part(field: str, part: dict[str, Any]) -> Part:

@@ -55,7 +55,7 @@ class BackgroundResponses:
             until_begun.push_async_callback(stack.aclose)
             self._turns.check_room()
             stack.enter_context(service.active_request())  # it keeps the engine that it begins with
-            await service.engine.router.resolve(plan.asked.model)
+            await service.engine.router.resolve(plan.body.model)
             run = ResponseRun(service, self._response_store, caller, plan, self._link, has_begun=lambda: True)
             live = BackgroundTurn(id, refill=lambda first, upto: self._refill(run, first, upto))
             live.push(run.stream.opening(), 2)
@@ -65,16 +65,16 @@ class BackgroundResponses:
             await self._response_store.put(id, caller.key, run.document())
             self._turns.start(live, self._run(run, live, stack))
             until_begun.pop_all()
-        if plan.asked.stream:
+        if plan.body.stream:
             await self._deliver(exchange, live.follow(0), run.stream)
         else:
             await exchange.reply(200, run.stream.snapshot())
 
     async def current(self, id: str, caller: Caller) -> bytes:
         """The response object as it stands."""
-        kept = await self._response_store.get(id, caller.key)
+        stored = await self._response_store.get(id, caller.key)
         run = self._runs.get(id)
-        return run.stream.snapshot() if run is not None else bytes(kept.response)
+        return run.stream.snapshot() if run is not None else bytes(stored.response)
 
     async def end(self, id: str, caller: Caller) -> None:
         """Cancels the response if it is still being made, here or in another process."""
@@ -85,14 +85,14 @@ class BackgroundResponses:
             await live.cancel()
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str, number: int) -> None:
-        kept = await self._response_store.get(id, caller.key)
-        if kept.setup is None:
+        stored = await self._response_store.get(id, caller.key)
+        if stored.setup is None:
             raise bad_field("stream", "only a response in the background can be streamed again")
         live, run = self._turns.find(id), self._runs.get(id)
         if live is not None and run is not None:
             await self._deliver(exchange, live.follow(number), run.stream)
             return
-        stream = ResponseEncoder(kept.setup)
+        stream = ResponseEncoder(stored.setup)
         await self._deliver(exchange, self._remote.follow(id, caller.key, stream, number), stream)
 
     async def _run(self, run: ResponseRun, live: BackgroundTurn, stack: AsyncExitStack) -> None:
@@ -169,13 +169,13 @@ class RemoteResponses:
         again = StreamReplay(self._service.store, stream)
         data, begins = stream.opening(), 0
         while True:
-            kept = await self._response_store.get(id, owner)
-            data += await again.read(kept.turns)
-            if kept.status not in RUNNING:
-                data += stream.end_with(kept.status, bytes(kept.response))
+            stored = await self._response_store.get(id, owner)
+            data += await again.read(stored.turns)
+            if stored.status not in RUNNING:
+                data += stream.end_with(stored.status, bytes(stored.response))
             if wanted := select_events(data, max(0, number - begins), None):
                 yield wanted
-            if kept.status not in RUNNING:
+            if stored.status not in RUNNING:
                 return
             data, begins = b"", stream.number
             await asyncio.sleep(POLL_S)

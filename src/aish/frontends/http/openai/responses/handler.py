@@ -56,12 +56,12 @@ class Responses:
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        asked = decode_response_body(await exchange.body(service.config.max_body_bytes))
+        body = decode_response_body(await exchange.body(service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
-            plan = await self._plan(exchange, caller, asked, stack)
-            if asked.background:
+            plan = await self._plan(exchange, caller, body, stack)
+            if body.background:
                 await self._background.begin(exchange, caller, plan, stack.pop_all())
-            elif asked.stream:
+            elif body.stream:
                 await self._streamed(exchange, caller, plan)
             else:
                 await self._whole(exchange, caller, plan)
@@ -82,36 +82,36 @@ class Responses:
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
 
     async def cancel(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        kept = await self.response_store.get(id, caller.key)
-        if kept.setup is None:
+        stored = await self.response_store.get(id, caller.key)
+        if stored.setup is None:
             raise bad_field("response_id", "only a response in the background can be cancelled")
         await self._background.end(id, caller)
         await exchange.reply(200, await self._background.current(id, caller))
 
     async def input_items(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        kept = await self.response_store.get(id, caller.key)
-        items = [msgspec.json.decode(item) for item in kept.input]
+        stored = await self.response_store.get(id, caller.key)
+        items = [msgspec.json.decode(item) for item in stored.input]
         await exchange.reply(200, list_page(items, exchange.query))
 
     async def input_tokens(self, exchange: Exchange, caller: Caller) -> None:
         service = self._service
-        asked = decode_response_body(await exchange.body(service.config.max_body_bytes))
+        body = decode_response_body(await exchange.body(service.config.max_body_bytes))
         async with AsyncExitStack() as stack:
-            plan = await self._plan(exchange, caller, asked, stack)
+            plan = await self._plan(exchange, caller, body, stack)
             count = await run_while_connected(exchange, count_input(service, plan))
         answer = {"object": "response.input_tokens", "input_tokens": count}
         await exchange.reply(200, msgspec.json.encode(answer))
 
     async def _plan(
-        self, exchange: Exchange, caller: Caller, asked: ResponseBody, stack: AsyncExitStack
+        self, exchange: Exchange, caller: Caller, body: ResponseBody, stack: AsyncExitStack
     ) -> ResponsePlan:
         head = ""
-        if conversation := asked.conversation_id:
-            if not asked.is_kept:
+        if conversation := body.conversation_id:
+            if not body.is_kept:
                 raise bad_field("conversation", "needs store")
             await stack.enter_async_context(self.conversations.locked(conversation))
             head = (await self.conversations.get(conversation, caller)).head
-        return await make_plan(self._service, self.response_store, exchange, caller, asked, head)
+        return await make_plan(self._service, self.response_store, exchange, caller, body, head)
 
     async def _streamed(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
         run = self._make_run(exchange, caller, plan, has_begun=lambda: exchange.started)
@@ -142,7 +142,7 @@ class Responses:
     def _make_run(
         self, exchange: Exchange, caller: Caller, plan: ResponsePlan, *, has_begun: Callable[[], bool]
     ) -> ResponseRun:
-        trace = bool(plan.asked.stream and plan.asked.trace)
+        trace = bool(plan.body.stream and plan.body.trace)
         begun, link = partial(add_turn_header, exchange, trace=trace), self.conversations.link
         return ResponseRun(self._service, self.response_store, caller, plan, link, has_begun=has_begun, begun=begun)
 

@@ -34,7 +34,7 @@ _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reaso
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True):
-    """`request` is the id of the item that asked for it."""
+    """`request` is the id of the item that body for it."""
 
     request: str
     approve: bool
@@ -71,7 +71,7 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
         return []
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
-    return [_typed(place, item) for place, item in enumerate(given)]
+    return [_typed(index, item) for index, item in enumerate(given)]
 
 
 def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
 
 def read_items(items: Sequence[dict[str, Any]]) -> ReadItems:
     reader = _Reader()
-    for place, item in enumerate(items):
-        reader.take(f"input[{place}]", item)
+    for index, item in enumerate(items):
+        reader.take(f"input[{index}]", item)
     return reader.done()
 
 
@@ -193,14 +193,14 @@ class _Reader:
         self._draft = _Draft()
 
 
-def _typed(place: int, item: dict[str, Any]) -> dict[str, Any]:
+def _typed(index: int, item: dict[str, Any]) -> dict[str, Any]:
     kind = item.get("type")
     if not isinstance(kind, str | None):
-        raise bad_field(f"input[{place}].type", "must be text")
-    return item if kind else {**item, "type": _implied(place, item)}
+        raise bad_field(f"input[{index}].type", "must be text")
+    return item if kind else {**item, "type": _implied(index, item)}
 
 
-def _implied(place: int, item: dict[str, Any]) -> str:
+def _implied(index: int, item: dict[str, Any]) -> str:
     if "role" in item:
         return "message"
     if "output" in item and "call_id" in item:
@@ -209,7 +209,7 @@ def _implied(place: int, item: dict[str, Any]) -> str:
         return "function_call"
     if isinstance(item.get("id"), str):
         return "item_reference"
-    raise bad_field(f"input[{place}].type", "an item says its type")
+    raise bad_field(f"input[{index}].type", "an item says its type")
 
 
 def _text(field: str, item: dict[str, Any], name: str) -> str:
@@ -251,7 +251,7 @@ def _parts(field: str, content: Any) -> tuple[Part, ...]:
         return (TextPart(""),)
     if not isinstance(content, list):
         raise bad_field(field, "must be text or a list of parts")
-    return tuple(_part(f"{field}[{place}]", part) for place, part in enumerate(content))
+    return tuple(_part(f"{field}[{index}]", part) for index, part in enumerate(content))
 
 
 def _part(field: str, part: Any) -> Part:
@@ -266,7 +266,7 @@ def _part(field: str, part: Any) -> Part:
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
         if not isinstance(url, str):
-            raise bad_field(f"{field}.image_url", "must be a url: files are not kept here")
+            raise bad_field(f"{field}.image_url", "must be a url: files are not stored here")
         return read_image(f"{field}.image_url", url)
     if kind == "input_file":
         return read_file(field, part)

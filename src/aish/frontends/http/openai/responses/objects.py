@@ -24,36 +24,36 @@ _CREDENTIALS = frozenset({"authorization", "headers"})
 _CODES = {429: "rate_limit_exceeded"}
 
 
-def make_head(id: str, created_at: int, asked: ResponseBody, *, light: bool = False) -> bytes:
+def make_head(id: str, created_at: int, body: ResponseBody, *, light: bool = False) -> bytes:
     """The object without its end. `light` leaves out fields that may be long, for heartbeats."""
-    text = {"format": {"type": "text"}, **(asked.text or {})}
-    conversation = asked.conversation_id
+    text = {"format": {"type": "text"}, **(body.text or {})}
+    conversation = body.conversation_id
     return _encode({
         "id": id,
         "object": "response",
         "created_at": created_at,
-        "background": bool(asked.background),
+        "background": bool(body.background),
         "conversation": {"id": conversation} if conversation else None,
-        "instructions": None if light else asked.instructions,
-        "max_output_tokens": asked.max_output_tokens,
-        "max_tool_calls": asked.max_tool_calls,
-        "metadata": asked.metadata or {},
-        "model": asked.model,
-        "parallel_tool_calls": asked.parallel_tool_calls is not False,
-        "previous_response_id": asked.previous_response_id,
-        "prompt_cache_key": asked.prompt_cache_key,
-        "reasoning": {"effort": None, "summary": None, **(asked.reasoning or {})},
-        "safety_identifier": asked.safety_identifier,
+        "instructions": None if light else body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "max_tool_calls": body.max_tool_calls,
+        "metadata": body.metadata or {},
+        "model": body.model,
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
+        "prompt_cache_key": body.prompt_cache_key,
+        "reasoning": {"effort": None, "summary": None, **(body.reasoning or {})},
+        "safety_identifier": body.safety_identifier,
         "service_tier": "default",
-        "store": asked.is_kept,
-        "temperature": 1.0 if asked.temperature is None else asked.temperature,
+        "store": body.is_kept,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": {"type": "text"}} if light else text,
-        "tool_choice": "auto" if light or asked.tool_choice is None else asked.tool_choice,
-        "tools": [] if light else [_shown(tool) for tool in asked.tools or ()],
-        "top_logprobs": asked.top_logprobs or 0,
-        "top_p": 1.0 if asked.top_p is None else asked.top_p,
-        "truncation": asked.truncation or "disabled",
-        "user": asked.user,
+        "tool_choice": "auto" if light or body.tool_choice is None else body.tool_choice,
+        "tools": [] if light else [_shown(tool) for tool in body.tools or ()],
+        "top_logprobs": body.top_logprobs or 0,
+        "top_p": 1.0 if body.top_p is None else body.top_p,
+        "truncation": body.truncation or "disabled",
+        "user": body.user,
     })[:-1]  # fmt: skip
 
 
@@ -116,7 +116,7 @@ class EncoderSetup(msgspec.Struct, frozen=True):
 
     `functions` are the client's, by the name that the model knows. `late` are tools of ours whose calls may have to
     wait for the client's consent. `approved` are calls of an earlier response that run in this one, by the id that
-    events use, and `requests` the ids of the items that asked for them.
+    events use, and `requests` the ids of the items that body for them.
     """
 
     id: str
@@ -236,7 +236,7 @@ class OpenText:
 
 class OpenCall:
     """A call whose item is not complete. `call` has its arguments once they are. `request` is the id of the item that
-    asked for consent, if there was one."""
+    body for consent, if there was one."""
 
     def __init__(self, id: str, index: int, call: ToolCall, events: str, *, request: str = "") -> None:
         self.call = call

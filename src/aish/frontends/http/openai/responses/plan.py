@@ -1,6 +1,6 @@
 """Turns a request for a response into the turns it takes: previous messages, approved calls, new input and tools.
 
-A client that names one of our servers is itself asked for consent, where the gate or the client wants it: the question
+A client that names one of our servers is itself body for consent, where the gate or the client wants it: the question
 ends the turn, and the answer begins another. For all other tools the consent is as in every API.
 """
 
@@ -75,10 +75,10 @@ class ResponseTools(msgspec.Struct, frozen=True):
 
 
 async def choose_response_tools(
-    service: Service, caller: Caller, asked: ResponseBody, listed: Collection[str]
+    service: Service, caller: Caller, body: ResponseBody, listed: Collection[str]
 ) -> ResponseTools:
     """`listed` are the labels of servers whose tools were listed before."""
-    given = asked.tools or []
+    given = body.tools or []
     check_count("tools", len(given), service.config.max_tools)
     declared = read_declared(given)
     check_count("tools", len(declared.functions), service.config.max_tools)
@@ -148,7 +148,7 @@ class ResponsePlan(msgspec.Struct, frozen=True):
     """
 
     id: str
-    asked: ResponseBody
+    body: ResponseBody
     setup: EncoderSetup
     request: TurnRequest
     first: TurnRequest | None
@@ -162,32 +162,32 @@ class ResponsePlan(msgspec.Struct, frozen=True):
 
 
 async def make_plan(
-    service: Service, response_store: ResponseStore, exchange: Exchange, caller: Caller, asked: ResponseBody, head: str
+    service: Service, response_store: ResponseStore, exchange: Exchange, caller: Caller, body: ResponseBody, head: str
 ) -> ResponsePlan:
     """`head` is the last document of the conversation, "" where there is none."""
-    service.check_model(caller, asked.model)
-    previous = asked.previous_response_id or head
-    before = await _before(response_store, caller, asked, previous)
-    items = await _items(service, response_store, caller, asked, previous)
+    service.check_model(caller, body.model)
+    previous = body.previous_response_id or head
+    before = await _before(response_store, caller, body, previous)
+    items = await _items(service, response_store, caller, body, previous)
     read = read_items(items)
     check_count("input", len(read.messages), service.config.max_messages)
     listed = {*(before.listed if before else ()), *read.listed}
-    chosen = await choose_response_tools(service, caller, asked, listed)
+    chosen = await choose_response_tools(service, caller, body, listed)
     history = await response_store.history(previous, caller.key) if previous else ()
-    _check_approvals(asked, read, history)
-    if not (history or asked.instructions or asked.use_server_history):
+    _check_approvals(body, read, history)
+    if not (history or body.instructions or body.use_server_history):
         check_has_input("input", read.messages)
     conversation = _Conversation(history, read)
-    base = _base(service, exchange, caller, asked, chosen)
+    base = _base(service, exchange, caller, body, chosen)
     first, request = conversation.requests(base, chosen.approvable)
     id = new_id("resp")
     return ResponsePlan(
         id,
-        asked,
-        _setup(id, asked, chosen, conversation),
+        body,
+        _setup(id, body, chosen, conversation),
         request,
         first,
-        items=_listed(id, items) if asked.is_kept else (),
+        items=_listed(id, items) if body.is_kept else (),
         history=history,
         given=(*read.messages, *conversation.refusals()),
         previous=previous,
@@ -214,7 +214,7 @@ class _Conversation:
         return {call.id: call for call, decision in self._decided if decision.approve}
 
     def request_ids(self) -> dict[str, str]:
-        """The ids of the items that asked for approved calls."""
+        """The ids of the items that body for approved calls."""
         return {call.id: decision.request for call, decision in self._decided if decision.approve}
 
     def refusals(self) -> list[Message]:
@@ -247,39 +247,39 @@ class _Conversation:
         return [message for message in self._new if isinstance(message, ToolMessage)]
 
 
-def _setup(id: str, asked: ResponseBody, chosen: ResponseTools, conversation: _Conversation) -> EncoderSetup:
+def _setup(id: str, body: ResponseBody, chosen: ResponseTools, conversation: _Conversation) -> EncoderSetup:
     created = int(time.time())
-    head = make_head(id, created, asked)
-    streams = asked.stream or asked.background
+    head = make_head(id, created, body)
+    streams = body.stream or body.background
     return EncoderSetup(
         id,
         head.decode(),
-        (make_head(id, created, asked, light=True) if streams else head).decode(),
+        (make_head(id, created, body, light=True) if streams else head).decode(),
         functions=chosen.functions,
         late=chosen.late,
         approved=conversation.approved(),
         requests=conversation.request_ids(),
         listings=chosen.listings,
-        summary=bool((asked.reasoning or {}).get("summary")),
+        summary=bool((body.reasoning or {}).get("summary")),
     )
 
 
 async def _before(
-    response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str
+    response_store: ResponseStore, caller: Caller, body: ResponseBody, previous: str
 ) -> StoredResponse | None:
-    kept = await response_store.find(previous, caller.key) if previous else None
+    stored = await response_store.find(previous, caller.key) if previous else None
     field = "previous_response_id"
-    if asked.previous_response_id and (kept is None or kept.status == ITEMS):
+    if body.previous_response_id and (stored is None or stored.status == ITEMS):
         raise HttpProblem(404, f"{field}: there is no such response", param=field, code="previous_response_not_found")
-    if asked.previous_response_id and kept is not None and kept.status in RUNNING:
+    if body.previous_response_id and stored is not None and stored.status in RUNNING:
         raise HttpProblem(409, f"{field}: {previous} is still being made", param=field, code="not_finished")
-    return kept
+    return stored
 
 
-def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Message]) -> None:
+def _check_approvals(body: ResponseBody, read: ReadItems, history: Iterable[Message]) -> None:
     if not read.approvals:
         return
-    if asked.use_server_history:
+    if body.use_server_history:
         raise bad_field("use_server_history", "goes without approvals: send the request for approval along")
     messages = (message for part in (history, read.messages) for message in part)
     made = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls}
@@ -288,60 +288,60 @@ def _check_approvals(asked: ResponseBody, read: ReadItems, history: Iterable[Mes
 
 
 async def _items(
-    service: Service, response_store: ResponseStore, caller: Caller, asked: ResponseBody, previous: str
+    service: Service, response_store: ResponseStore, caller: Caller, body: ResponseBody, previous: str
 ) -> list[dict[str, Any]]:
     """The input items; references are replaced by the items that they refer to."""
-    items = as_items(asked.input)
+    items = as_items(body.input)
     check_count("input", len(items), service.config.max_messages)
     if not any(item["type"] == "item_reference" for item in items):
         return items
     before = await response_store.chain(previous, caller.key) if previous else []
     found: list[dict[str, Any]] = []
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item["type"] == "item_reference":
             id = item.get("id")
             there = await response_store.find_item(id, caller.key, before) if isinstance(id, str) else None
             if there is None:
-                raise bad_field(f"input[{place}].id", "there is no such item")
+                raise bad_field(f"input[{index}].id", "there is no such item")
             item = there
         found.append(item)
     return found
 
 
 def _base(
-    service: Service, exchange: Exchange, caller: Caller, asked: ResponseBody, chosen: ResponseTools
+    service: Service, exchange: Exchange, caller: Caller, body: ResponseBody, chosen: ResponseTools
 ) -> TurnRequest:
     """The request without its conversation; `context` None where the stored session has it."""
-    session = read_session(service, exchange, caller, asked)
-    from_store = bool(asked.use_server_history)
+    session = read_session(service, exchange, caller, body)
+    from_store = bool(body.use_server_history)
     if from_store and not session:
         raise bad_field("use_server_history", "needs a session_id")
-    if from_store and (asked.previous_response_id or asked.conversation is not None):
+    if from_store and (body.previous_response_id or body.conversation is not None):
         raise bad_field("use_server_history", "goes without previous_response_id and conversation")
     who = exchange.headers.first(RETRY_HEADERS)
     return TurnRequest(
         input=(),
-        model=asked.model,
+        model=body.model,
         session=session,
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else (),
-        fit=asked.truncation == "auto",
-        system=asked.instructions or "",
+        fit=body.truncation == "auto",
+        system=body.instructions or "",
         tools=chosen.ours,
         dynamic_mcp=chosen.guests.name if chosen.guests is not None else "",
         client_tools=chosen.clients,
-        tool_mode=asked.tool_mode,
+        tool_mode=body.tool_mode,
         ask_about=chosen.ask_about,
         may_fall_back=caller.may_use_model(service.fallback),
-        tool_choice=read_choice(asked.tool_choice, asked.tools or []),
-        parallel_calls=asked.parallel_tool_calls,
-        sampling=read_sampling(asked),
-        retry_key=make_retry_key(caller, who, msgspec.json.encode(asked)) if who else "",
-        planner=read_planning(service, caller, asked),
-        limits=read_limits(service, asked),
+        tool_choice=read_choice(body.tool_choice, body.tools or []),
+        parallel_calls=body.parallel_tool_calls,
+        sampling=read_sampling(body),
+        retry_key=make_retry_key(caller, who, msgspec.json.encode(body)) if who else "",
+        planner=read_planning(service, caller, body),
+        limits=read_limits(service, body),
         traceparent=read_traceparent(exchange),
-        stream=bool(asked.stream or asked.background),
+        stream=bool(body.stream or body.background),
         owner=caller.owner,
     )
 

@@ -21,11 +21,11 @@ class StreamReplay:
 
     async def read(self, turns: Sequence[str]) -> bytes:
         pieces: list[bytes] = []
-        for place, turn in enumerate(turns):
+        for index, turn in enumerate(turns):
             lines = await self._store.read_events(turn, after_seq=self._seen.get(turn, 0))
             if events := [decode_event(line) for line in lines.splitlines()]:
                 self._seen[turn] = events[-1].seq
-                approved = self.stream.setup.approved and place == 0
+                approved = self.stream.setup.approved and index == 0
                 pieces.append(self.stream.encode(self._fold(without_turn_end(events) if approved else events)))
         return b"".join(pieces)
 

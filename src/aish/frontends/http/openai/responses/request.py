@@ -89,20 +89,20 @@ _decoder = msgspec.json.Decoder(ResponseBody)
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def decode_response_body(body: bytes) -> ResponseBody:
-    asked = decode_body(body, _decoder)
-    if asked.prompt is not None:
-        raise bad_field("prompt", "prompt templates are not kept here")
-    if asked.input is None and not asked.previous_response_id and asked.conversation is None:
+def decode_response_body(data: bytes) -> ResponseBody:
+    body = decode_body(data, _decoder)
+    if body.prompt is not None:
+        raise bad_field("prompt", "prompt templates are not stored here")
+    if body.input is None and not body.previous_response_id and body.conversation is None:
         raise bad_field("input", "must be text or a list of items")
-    if asked.previous_response_id and asked.conversation is not None:
+    if body.previous_response_id and body.conversation is not None:
         raise bad_field("previous_response_id", "goes without conversation, and conversation without it")
-    if asked.background and not asked.is_kept:
+    if body.background and not body.is_kept:
         raise bad_field("background", "needs store")
-    if asked.truncation not in (None, "auto", "disabled"):
+    if body.truncation not in (None, "auto", "disabled"):
         raise bad_field("truncation", "must be auto or disabled")
-    check_metadata(asked.metadata)
-    return asked
+    check_metadata(body.metadata)
+    return body
 
 
 def check_metadata(metadata: Mapping[str, str] | None) -> None:
@@ -114,22 +114,22 @@ def check_metadata(metadata: Mapping[str, str] | None) -> None:
             raise bad_field("metadata", f"keys have {MAX_METADATA_KEY} characters at most, values {MAX_METADATA_VALUE}")
 
 
-def read_sampling(asked: ResponseBody) -> Sampling:
-    schema, json_object = _format((asked.text or {}).get("format"))
-    if asked.max_output_tokens is not None and asked.max_output_tokens < 1:
+def read_sampling(body: ResponseBody) -> Sampling:
+    schema, json_object = _format((body.text or {}).get("format"))
+    if body.max_output_tokens is not None and body.max_output_tokens < 1:
         raise bad_field("max_output_tokens", "must be at least 1")
-    effort = (asked.reasoning or {}).get("effort")
+    effort = (body.reasoning or {}).get("effort")
     if not isinstance(effort, str | None):
         raise bad_field("reasoning.effort", "must be text")
     return Sampling(
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        max_tokens=asked.max_output_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        max_tokens=body.max_output_tokens,
         json_schema=schema,
         json_object=json_object,
         reasoning_effort=effort or "",
-        logprobs=check_top_logprobs(asked.top_logprobs) if asked.wants_logprobs else None,
-        knobs=read_knobs(asked),
+        logprobs=check_top_logprobs(body.top_logprobs) if body.wants_logprobs else None,
+        knobs=read_knobs(body),
     )
 
 
@@ -139,8 +139,8 @@ def read_declared(tools: Sequence[dict[str, Any]]) -> DeclaredTools:
     servers: list[McpEntry] = []
     spaces: dict[str, Namespaced] = {}
     silent: set[str] = set()
-    for place, tool in enumerate(tools):
-        field = f"tools[{place}]"
+    for index, tool in enumerate(tools):
+        field = f"tools[{index}]"
         kind = tool.get("type", "function")
         if kind == "mcp":
             servers.append(read_mcp(field, tool))
@@ -186,8 +186,8 @@ def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[ClientFunctio
         raise bad_field(f"{field}.name", f"must be a name of 1 to {MAX_NAME_CHARS} characters")
     if not isinstance(inner, list):
         raise bad_field(f"{field}.tools", "must be a list of functions")
-    for place, given in enumerate(inner):
-        at = f"{field}.tools[{place}]"
+    for index, given in enumerate(inner):
+        at = f"{field}.tools[{index}]"
         if not isinstance(given, dict):
             raise bad_field(at, "must be an object")
         if given.get("type", "function") == "function":

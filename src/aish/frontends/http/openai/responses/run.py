@@ -59,7 +59,7 @@ class ResponseRun:
         self._has_begun = has_begun
         self._begun = begun
         self._transcript = Transcript()
-        self.summary = TraceSummary() if plan.asked.trace else None
+        self.summary = TraceSummary() if plan.body.trace else None
 
     async def pieces(self, watch: DisconnectMonitor | None = None) -> AsyncGenerator[bytes, None]:
         """Yields the stream after its opening. Failures before the first piece are raised as HttpProblem. `watch` is
@@ -96,16 +96,16 @@ class ResponseRun:
     async def keep(self) -> None:
         """Stores the response as it stands, if it is to be stored at all; once, and to the end even if the waiting task
         is cancelled."""
-        if self.plan.asked.is_kept:
+        if self.plan.body.is_kept:
             if self._keeping is None:
                 self._keeping = asyncio.create_task(self._keep())
             await asyncio.shield(self._keeping)
 
     async def _keep(self) -> None:
         plan = self.plan
-        kept = self.document(messages=(*plan.given, *self._transcript.produced()))
-        size = await self._response_store.put(plan.id, self._caller.key, kept)
-        self._response_store.remember(plan.id, (*plan.history, *kept.messages), size)
+        stored = self.document(messages=(*plan.given, *self._transcript.produced()))
+        size = await self._response_store.put(plan.id, self._caller.key, stored)
+        self._response_store.remember(plan.id, (*plan.history, *stored.messages), size)
         if self.stream.status in _LINKED:
             await self._link(self._caller, plan)
 
@@ -115,14 +115,14 @@ class ResponseRun:
 
     def document(self, messages: tuple[Message, ...] | None = None) -> StoredResponse:
         """`messages` None: it is not complete, only the input is known."""
-        plan, background = self.plan, bool(self.plan.asked.background)
+        plan, background = self.plan, bool(self.plan.body.background)
         return StoredResponse(
             status=self.stream.status,
             response=msgspec.Raw(self.stream.snapshot()),
             input=plan.items,
             messages=plan.given if messages is None else messages,
             previous=plan.previous,
-            conversation=plan.asked.conversation_id,
+            conversation=plan.body.conversation_id,
             listed=plan.listed,
             runner=self._response_store.me if background else "",
             setup=plan.setup if background else None,
@@ -164,14 +164,14 @@ class ResponseRun:
         self._meter.observe(events)
         if self.summary is not None:
             self.summary.observe(events)
-        if self.plan.asked.is_kept:
+        if self.plan.body.is_kept:
             for event in events:
                 if not isinstance(event.body, TurnStarted):
                     self._transcript.apply(self.plan.setup.as_known(event))
         return self.stream.encode(events)
 
     def encode_word(self, text: str) -> bytes:
-        if self.plan.asked.is_kept:
+        if self.plan.body.is_kept:
             self._transcript.add_text(text)
         return self.stream.word(text)
 

@@ -91,37 +91,37 @@ class ResponseStore:
             document = await self._store().find(KIND, id)
             if document is None or document.owner != owner:
                 return None
-            kept = _decoder.decode(document.body)
-            if ours or kept.status not in RUNNING or self._is_made_by_other(kept):
-                return kept
-            kept = await close_interrupted(self._store(), kept)
-            if await self._store().swap(self._document(id, owner, kept), old=document.body):
-                return kept
+            stored = _decoder.decode(document.body)
+            if ours or stored.status not in RUNNING or self._is_made_by_other(stored):
+                return stored
+            stored = await close_interrupted(self._store(), stored)
+            if await self._store().swap(self._document(id, owner, stored), old=document.body):
+                return stored
 
     async def get(self, id: str, owner: str) -> StoredResponse:
-        kept = await self.find(id, owner)
-        if kept is None or kept.status == ITEMS:
+        stored = await self.find(id, owner)
+        if stored is None or stored.status == ITEMS:
             raise HttpProblem(404, f"there is no response {id[:100]}", param="response_id", code="not_found")
-        return kept
+        return stored
 
-    async def put(self, id: str, owner: str, kept: StoredResponse, *, wait: bool = True) -> int:
+    async def put(self, id: str, owner: str, stored: StoredResponse, *, wait: bool = True) -> int:
         """Returns its size in bytes."""
-        document = self._document(id, owner, kept)
+        document = self._document(id, owner, stored)
         await self._store().put(document, wait=wait)
         return len(document.body)
 
     async def move(self, id: str, owner: str, *, previous: str) -> None:
         """Puts it behind another document."""
-        if (kept := await self.find(id, owner)) is not None:
-            await self.put(id, owner, msgspec.structs.replace(kept, previous=previous))
+        if (stored := await self.find(id, owner)) is not None:
+            await self.put(id, owner, msgspec.structs.replace(stored, previous=previous))
             self._forget(id)
 
     async def delete(self, id: str, owner: str) -> None:
         """Clears the cached histories. A document with a predecessor leaves an empty document behind, so that later
         ones still have their history."""
-        kept = await self.find(id, owner)
-        if kept is not None and kept.previous and kept.status != ITEMS:
-            await self.put(id, owner, StoredResponse(ITEMS, previous=kept.previous, conversation=kept.conversation))
+        stored = await self.find(id, owner)
+        if stored is not None and stored.previous and stored.status != ITEMS:
+            await self.put(id, owner, StoredResponse(ITEMS, previous=stored.previous, conversation=stored.conversation))
         else:
             await self._store().delete(KIND, id)
         self._histories.clear()
@@ -130,9 +130,9 @@ class ResponseStore:
     async def chain(self, id: str, owner: str, *, limit: int = _MAX_CHAIN) -> list[tuple[str, StoredResponse]]:
         """The documents, oldest first. It begins after a document that no longer exists."""
         found: list[tuple[str, StoredResponse]] = []
-        while id and len(found) < limit and (kept := await self.find(id, owner)) is not None:
-            found.append((id, kept))
-            id = kept.previous
+        while id and len(found) < limit and (stored := await self.find(id, owner)) is not None:
+            found.append((id, stored))
+            id = stored.previous
         return found[::-1]
 
     async def history(self, id: str, owner: str) -> tuple[Message, ...]:
@@ -143,13 +143,13 @@ class ResponseStore:
             if (remembered := self._find_remembered(id)) is not None:
                 known = remembered
                 break
-            if (kept := await self.find(id, owner)) is None:
+            if (stored := await self.find(id, owner)) is None:
                 break
-            missing.append((id, kept))
-            id = kept.previous
-        for name, kept in reversed(missing):
-            known = (*known, *kept.messages)
-            self.remember(name, known, len(msgspec.json.encode(kept.messages)))
+            missing.append((id, stored))
+            id = stored.previous
+        for name, stored in reversed(missing):
+            known = (*known, *stored.messages)
+            self.remember(name, known, len(msgspec.json.encode(stored.messages)))
         return known
 
     def remember(self, id: str, history: tuple[Message, ...], size: int) -> None:
@@ -165,8 +165,8 @@ class ResponseStore:
         self, id: str, owner: str, before: Sequence[tuple[str, StoredResponse]]
     ) -> dict[str, Any] | None:
         """Finds an item by its id: in the given documents, or in the response that its id names."""
-        for _, kept in reversed(before):
-            if (item := _named(kept, id)) is not None:
+        for _, stored in reversed(before):
+            if (item := _named(stored, id)) is not None:
                 return item
         told = _OWN_ID.fullmatch(id)
         kept_there = await self.find(f"resp_{told[1]}", owner) if told else None
@@ -182,26 +182,26 @@ class ResponseStore:
         _, size = self._histories.pop(id, ((), 0))
         self._remembered_bytes -= size
 
-    def _document(self, id: str, owner: str, kept: StoredResponse) -> Document:
+    def _document(self, id: str, owner: str, stored: StoredResponse) -> Document:
         now_ms = time.time_ns() // 1_000_000
         expires_ms = now_ms + self._keep_days() * _DAY_MS
-        body = self._redact(msgspec.json.encode(kept))
+        body = self._redact(msgspec.json.encode(stored))
         return Document(KIND, id, body, owner, created_ms=now_ms, expires_ms=expires_ms)
 
-    def _is_made_by_other(self, kept: StoredResponse) -> bool:
-        return kept.runner != self._owners.me and self._owners.is_alive(kept.runner)
+    def _is_made_by_other(self, stored: StoredResponse) -> bool:
+        return stored.runner != self._owners.me and self._owners.is_alive(stored.runner)
 
 
-async def close_interrupted(store: Store, kept: StoredResponse) -> StoredResponse:
+async def close_interrupted(store: Store, stored: StoredResponse) -> StoredResponse:
     """The response as far as it was recorded, failed."""
-    if kept.setup is None:
-        return msgspec.structs.replace(kept, status="failed")
-    again = StreamReplay(store, ResponseEncoder(kept.setup))
-    await again.read(kept.turns)
+    if stored.setup is None:
+        return msgspec.structs.replace(stored, status="failed")
+    again = StreamReplay(store, ResponseEncoder(stored.setup))
+    await again.read(stored.turns)
     again.stream.fail(HttpProblem(500, _INTERRUPTED))
-    messages = (*kept.messages, *again.transcript.produced())
+    messages = (*stored.messages, *again.transcript.produced())
     response = msgspec.Raw(again.stream.whole)
-    return msgspec.structs.replace(kept, status="failed", response=response, messages=messages)
+    return msgspec.structs.replace(stored, status="failed", response=response, messages=messages)
 
 
 def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -> bytes:
@@ -222,5 +222,5 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
     return msgspec.json.encode({"object": "list", "data": page, **ends, "has_more": len(listed) > len(page)})
 
 
-def _named(kept: StoredResponse, id: str) -> dict[str, Any] | None:
-    return next((item for item in kept.items() if item.get("id") == id), None)
+def _named(stored: StoredResponse, id: str) -> dict[str, Any] | None:
+    return next((item for item in stored.items() if item.get("id") == id), None)
