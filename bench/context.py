@@ -40,7 +40,7 @@ from aish.types.chunks import Batch, UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import Sampling, StepRequest, TurnRequest
 from aish.types.tools import Effect, ToolSpec
 
@@ -174,8 +174,8 @@ class Small(ScriptedProvider):
         self.answer = "fine"
         self.sizes: list[int] = []
 
-    async def describe(self, model: str) -> ModelInfo:
-        return ModelInfo(self.name, model, WINDOW, Capabilities(native_tools=True, tokenize=True))
+    async def describe(self, model: str) -> ModelProfile:
+        return ModelProfile(self.name, model, WINDOW, Capabilities(native_tools=True, tokenize=True))
 
     @asynccontextmanager
     async def stream(

@@ -15,7 +15,7 @@ from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
 from aish.types.requests import StepRequest
 from aish.types.runs import RunRecord, RunState, StepRecord
@@ -78,9 +78,9 @@ class Provider(Tokenizer, Protocol):
     @property
     def name(self) -> str: ...
 
-    async def list_models(self) -> Sequence[ModelInfo]: ...
+    async def list_models(self) -> Sequence[ModelProfile]: ...
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         """What is known of one model. Raises ModelNotFound if the backend says that it does not exist."""
 
     def stream(

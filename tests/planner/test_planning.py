@@ -29,7 +29,7 @@ from aish.types.events import (
     TurnEnd,
 )
 from aish.types.messages import AssistantMessage, ToolMessage
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.plans import Plan, Planning, PlanStep
 from aish.types.requests import StepRequest
 from aish.types.runs import RunState, StepState
@@ -432,7 +432,7 @@ async def test_a_turn_with_a_plan_leaves_a_valid_history() -> None:
 
 async def test_a_model_that_is_too_small_does_not_plan() -> None:
     class Small(ScriptedProvider):
-        def _info(self, model: str) -> ModelInfo:
+        def _info(self, model: str) -> ModelProfile:
             return msgspec.structs.replace(super()._info(model), parameters=135_000_000)
 
     small = Small("scripted", {"model": lambda request: [TextDelta("Done.")]})

@@ -24,7 +24,7 @@ from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import TextDelta
 from aish.types.messages import user
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 from support.backends import ANSWER, Vllm, json_answer, running
 from support.raw_server import Request
@@ -43,13 +43,13 @@ class Clock:
 class Member(ScriptedProvider):
     """Says its name, unless it is told to fail; counts how often it was asked."""
 
-    def __init__(self, name: str, *items, info: ModelInfo | ProviderError | None = None) -> None:
+    def __init__(self, name: str, *items, info: ModelProfile | ProviderError | None = None) -> None:
         super().__init__(name, {"m": lambda request: self.items})
         self.items = list(items) or [TextDelta(name)]
         self.info = info
         self.closed = 0
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         if isinstance(self.info, ProviderError):
             raise self.info
         return self.info or await super().describe(model)
@@ -227,16 +227,16 @@ async def test_failing_over_does_not_stretch_the_deadline():
 
 
 async def test_the_window_is_the_smallest_and_the_capabilities_are_those_of_all():
-    wide = ModelInfo("a", "m", 32768, Capabilities(native_tools=True, vision=True, tokenize=True))
-    narrow = ModelInfo("b", "m", 4096, Capabilities(native_tools=True, vision=False, tokenize=True))
-    unknown = ModelInfo("c", "m", None, Capabilities(tokenize=True))
+    wide = ModelProfile("a", "m", 32768, Capabilities(native_tools=True, vision=True, tokenize=True))
+    narrow = ModelProfile("b", "m", 4096, Capabilities(native_tools=True, vision=False, tokenize=True))
+    unknown = ModelProfile("c", "m", None, Capabilities(tokenize=True))
     pool = make(*(Member(info.provider, info=info) for info in (wide, narrow, unknown)))
-    assert await pool.describe("m") == ModelInfo("pool", "m", 4096, Capabilities(tokenize=True))
+    assert await pool.describe("m") == ModelProfile("pool", "m", 4096, Capabilities(tokenize=True))
 
 
 async def test_a_pool_of_weak_models_is_weak():
     pool = make(
-        *(Member(name, info=ModelInfo(name, "m", parameters=size)) for name, size in (("a", 9**9), ("b", None)))
+        *(Member(name, info=ModelProfile(name, "m", parameters=size)) for name, size in (("a", 9**9), ("b", None)))
     )
     assert (await pool.describe("m")).is_weak
 

@@ -35,7 +35,7 @@ from aish.types.messages import (
     UserMessage,
     user,
 )
-from aish.types.models import Capabilities, Constraint, ModelInfo
+from aish.types.models import Capabilities, Constraint, ModelProfile
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, RepairKind, ToolSpec
 from support.backends import LlamaCpp, body_of, delta, json_answer, running
@@ -65,10 +65,10 @@ class Model(ScriptedProvider):
         self._window = window
         self.described = 0
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         await super().describe(model)
         self.described += 1
-        return ModelInfo("one", model, self._window, self._can)
+        return ModelProfile("one", model, self._window, self._can)
 
     def _next(self, request: StepRequest) -> Sequence[Item]:
         reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]

@@ -10,7 +10,7 @@ from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.types.chunks import CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
-from aish.types.models import Capabilities, Constraint, ModelInfo
+from aish.types.models import Capabilities, Constraint, ModelProfile
 from aish.types.requests import Sampling, StepRequest
 from aish.types.tools import Effect, ToolSpec
 from aish.types.usage import Usage
@@ -39,9 +39,9 @@ class Small(ScriptedProvider):
         can = Capabilities(
             native_tools=False, constrained=frozenset({Constraint.JSON_SCHEMA}), tool_adapter=tool_adapter
         )
-        self._info = ModelInfo("one", "m", 8192, can, 135_000_000)
+        self._info = ModelProfile("one", "m", 8192, can, 135_000_000)
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         return self._info
 
     def _next(self, request: StepRequest) -> Sequence[Item]:

@@ -10,7 +10,7 @@ from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.providers.tool_calling.weak_models import select_relevant
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.types.messages import SystemMessage, user
-from aish.types.models import Capabilities, Constraint, ModelInfo
+from aish.types.models import Capabilities, Constraint, ModelProfile
 from aish.types.requests import StepRequest, ToolChoice
 from aish.types.tools import Effect, ToolSpec
 
@@ -48,9 +48,9 @@ class Known:
 
     def __init__(self, parameters: int | None) -> None:
         able = Capabilities(native_tools=False, constrained=frozenset({Constraint.JSON_SCHEMA}))
-        self.info = ModelInfo("up", "m", 8192, able, parameters)
+        self.info = ModelProfile("up", "m", 8192, able, parameters)
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         return self.info
 
     def prepared(self, request: StepRequest) -> StepRequest:

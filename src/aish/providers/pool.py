@@ -34,7 +34,7 @@ from aish.errors import (
 from aish.ports import Provider, TextRelay
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 
 # How much silence before a check, and between checks.
@@ -161,19 +161,19 @@ class PoolProvider:
     def name(self) -> str:
         return self._name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         return await self._try_members(lambda provider: provider.list_models())
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         """Asks every member and reports what all of them support: any of them may serve the next request."""
         answers = await asyncio.gather(*(self._describe(member, model) for member in self._members))
-        infos = [answer for answer in answers if isinstance(answer, ModelInfo)]
+        infos = [answer for answer in answers if isinstance(answer, ModelProfile)]
         if not infos:
             raise self._error_to_raise([answer for answer in answers if isinstance(answer, ProviderError)])
         sizes = [info.context_size for info in infos if info.context_size is not None]
         parameters = [info.parameters for info in infos if info.parameters is not None]
         capabilities = _common_capabilities([info.capabilities for info in infos])
-        return ModelInfo(self._name, model, min(sizes, default=None), capabilities, min(parameters, default=None))
+        return ModelProfile(self._name, model, min(sizes, default=None), capabilities, min(parameters, default=None))
 
     @asynccontextmanager
     async def stream(
@@ -203,7 +203,7 @@ class PoolProvider:
         for member in self._members:
             await member.provider.aclose()
 
-    async def _describe(self, member: _Member, model: str) -> ModelInfo | ProviderError:
+    async def _describe(self, member: _Member, model: str) -> ModelProfile | ProviderError:
         try:
             return await member.provider.describe(model)
         except ProviderError as exc:

@@ -27,7 +27,7 @@ from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import Knobs, Sampling, StepRequest
 from aish.types.tools import ToolSpec
 
@@ -44,10 +44,10 @@ class RedactingProvider:
     def name(self) -> str:
         return self._inner.name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         return await self._inner.list_models()
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         return await self._inner.describe(model)
 
     @asynccontextmanager

@@ -25,7 +25,7 @@ from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished,
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
 
@@ -48,10 +48,10 @@ class ScriptedProvider:
     def name(self) -> str:
         return self._name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         return [self._info(model) for model in self._scripts]
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         if model not in self._scripts:
             raise ModelNotFound(f"{self._name} has no script {model}", hint=f"it has {', '.join(self._scripts)}")
         return self._info(model)
@@ -101,8 +101,8 @@ class ScriptedProvider:
                 yield [item]
         yield [finished]
 
-    def _info(self, model: str) -> ModelInfo:
-        return ModelInfo(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
+    def _info(self, model: str) -> ModelProfile:
+        return ModelProfile(self._name, model, CONTEXT_SIZE, Capabilities(tokenize=True))
 
 
 def _is_relayed(item: Item, relay: TextRelay) -> bool:

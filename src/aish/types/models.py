@@ -1,4 +1,4 @@
-"""What is known of a model. Differences between backends are data here, never `isinstance`."""
+"""The facts about a model. Differences between backends are data here, never `isinstance`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ def means_file(model: str) -> bool:
     return "/" in model or "\\" in model or model.endswith(".gguf")
 
 
-class ModelInfo(msgspec.Struct, frozen=True, dict=True):
-    """`context_size` and `parameters` are what the backend said, or None: they are never assumed."""
+class ModelProfile(msgspec.Struct, frozen=True, dict=True):
+    """All that is known of a model, asked here and nowhere else: its window, its capabilities (tools, constrained
+    output, vision), and whether it is weak. `context_size` and `parameters` are what the backend said, or None: never
+    assumed."""
 
     provider: str
     id: str

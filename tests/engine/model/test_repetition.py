@@ -8,7 +8,7 @@ from aish.engine.model.stream_assembly import LOOP_CHARS, WEAK_LOOP_CHARS, is_re
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import Chunk, StepEnd, StepFinished
 from aish.types.events import TextDelta, TurnEnd
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import StepRequest
 from support.engines import Bench, bodies, finish
 
@@ -28,8 +28,8 @@ def test_what_differs_now_and_then_does_not():
 
 async def test_an_answer_that_is_repetitive_ends_and_what_was_said_is_kept():
     class Weak(ScriptedProvider):
-        async def describe(self, model: str) -> ModelInfo:
-            return ModelInfo(self.name, model, 8192, parameters=135_000_000)
+        async def describe(self, model: str) -> ModelProfile:
+            return ModelProfile(self.name, model, 8192, parameters=135_000_000)
 
     endless = [TextDelta("and so on, ")] * 100_000
     weak = Weak("scripted", {"model": lambda request: [*endless, StepFinished(StepEnd.STOP)]})
@@ -54,8 +54,8 @@ async def test_a_weak_model_is_watched_for_it_though_its_asker_waits_for_the_who
     class Answering(ScriptedProvider):
         parameters: int | None = None
 
-        async def describe(self, model: str) -> ModelInfo:
-            return ModelInfo(self.name, model, 8192, parameters=self.parameters)
+        async def describe(self, model: str) -> ModelProfile:
+            return ModelProfile(self.name, model, 8192, parameters=self.parameters)
 
     def answered(request: StepRequest) -> list[Chunk]:
         asked.append(request.stream)

@@ -7,7 +7,7 @@ from aish.engine.model.router import Router
 from aish.errors import ModelNotFound, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
-from aish.types.models import ModelInfo, Preset
+from aish.types.models import ModelProfile, Preset
 from aish.types.requests import Knobs, Sampling
 from support.engines import Bench
 
@@ -183,10 +183,10 @@ async def test_what_is_known_of_a_model_outlives_a_look_for_others(monkeypatch):
 async def test_models_are_listed_as_they_were_described():
     class Telling(ScriptedProvider):
         async def describe(self, model):
-            return ModelInfo("a", model, 8192)
+            return ModelProfile("a", model, 8192)
 
         async def list_models(self):
-            return [ModelInfo("a", "m1"), ModelInfo("a", "m2")]
+            return [ModelProfile("a", "m1"), ModelProfile("a", "m2")]
 
     router = Router({"a": Telling("a", {})})
     await router.resolve("a:m1")
@@ -220,10 +220,10 @@ async def test_a_model_whose_backend_is_too_busy_to_describe_it_is_asked_all_the
             if not self.described:
                 self.described += 1
                 raise ProviderTimeout("no answer within 5 s")
-            return ModelInfo("a", model, 8192)
+            return ModelProfile("a", model, 8192)
 
     router = Router({"a": Busy("a", {"m1": from_steps([[TextDelta("a")]])})})
-    assert (await router.resolve("a:m1")).info == ModelInfo("a", "m1")
+    assert (await router.resolve("a:m1")).info == ModelProfile("a", "m1")
     assert (await router.resolve("a:m1")).info.context_size == 8192, "it was told later"
 
 

@@ -14,7 +14,7 @@ from aish.errors import ProviderBusy, ProviderRejected, ProviderTimeout, Provide
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Failed, Status, TextDelta, TurnEnd, TurnStarted, UsageReported
-from aish.types.models import ModelInfo, Preset
+from aish.types.models import ModelProfile, Preset
 from aish.types.usage import Price, Usage
 from support.engines import Bench, bodies, finish
 
@@ -112,7 +112,7 @@ async def test_never_after_the_first_token():
 @pytest.mark.parametrize("away", ["when looked up", "when asked"])
 async def test_nor_where_the_asker_may_not_use_another(away):
     class Away(ScriptedProvider):
-        async def describe(self, model: str) -> ModelInfo:
+        async def describe(self, model: str) -> ModelProfile:
             raise ProviderUnavailable("gone")
 
     spare = model("spare", TextDelta("here"))
@@ -154,7 +154,7 @@ async def test_a_fallback_that_does_not_exist_is_named():
 
 async def test_a_backend_that_is_away_already_when_it_is_looked_up_is_replaced_too():
     class Away(ScriptedProvider):
-        async def describe(self, model: str) -> ModelInfo:
+        async def describe(self, model: str) -> ModelProfile:
             raise ProviderUnavailable("nobody listens there")
 
     bench = Bench(

@@ -34,7 +34,7 @@ from aish.types.events import (
     encode_event,
 )
 from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, TextPart, ToolMessage, UserMessage, user
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 from aish.types.tools import Effect, ResultStatus, ToolOutput
 from aish.types.usage import Usage
@@ -321,7 +321,7 @@ async def test_what_a_backend_said_of_its_model_is_asked_for_again_once_it_has_f
         window = 8192
 
         def _info(self, model):
-            return ModelInfo("scripted", model, self.window)
+            return ModelProfile("scripted", model, self.window)
 
     model = Restarted("scripted", {"model": lambda request: said_now})
     bench = Bench(provider=model)
@@ -342,7 +342,7 @@ async def test_an_image_of_a_tool_is_shown_to_a_model_that_sees_and_told_to_any_
 
     class Model(ScriptedProvider):
         def _info(self, model):
-            return ModelInfo("scripted", model, 8192, Capabilities(tokenize=True, vision=sees))
+            return ModelProfile("scripted", model, 8192, Capabilities(tokenize=True, vision=sees))
 
     model = Model("scripted", {"model": from_steps([[call("t__draw", id="c1")], [TextDelta("ok")]])})
     await Bench(tools=Tools().add("t__draw", draw), provider=model, strict=strict).run("go")

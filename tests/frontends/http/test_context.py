@@ -9,7 +9,7 @@ from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta
 from aish.types.messages import SystemMessage
-from aish.types.models import Capabilities, ModelInfo
+from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 from aish.types.usage import Price, Usage
 from support.engines import Bench
@@ -22,8 +22,8 @@ class Small(ScriptedProvider):
     def __init__(self) -> None:
         super().__init__("scripted", {"model": lambda request: [TextDelta("fine"), StepFinished(StepEnd.STOP)]})
 
-    async def describe(self, model: str) -> ModelInfo:
-        return ModelInfo(self.name, model, 200, Capabilities(tokenize=True))
+    async def describe(self, model: str) -> ModelProfile:
+        return ModelProfile(self.name, model, 200, Capabilities(tokenize=True))
 
 
 def small(**rules: Any) -> tuple[Small, Bench]:

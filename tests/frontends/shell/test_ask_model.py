@@ -14,7 +14,7 @@ from aish.frontends.terminal import Output
 from aish.types.command_hints import CommandHint
 from aish.types.live_shell import RunResult
 from aish.types.messages import text_of, user
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
 from support.eventually import eventually
 
@@ -46,7 +46,7 @@ class Person:
         return [HINT]
 
     async def _choose(self, request: TurnRequest) -> SimpleNamespace:
-        return SimpleNamespace(route=SimpleNamespace(info=ModelInfo("p", "m", parameters=self.parameters)))
+        return SimpleNamespace(route=SimpleNamespace(info=ModelProfile("p", "m", parameters=self.parameters)))
 
     async def _ask(self, question: str, typed: str) -> str | None:
         self.asked.append(question)

@@ -10,7 +10,7 @@ import pytest
 from aish.config.schema.config import Config
 from aish.frontends.shell.one_shot import run
 from aish.types.command_hints import CommandHint
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 
 DU = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")
 
@@ -24,7 +24,7 @@ def small(monkeypatch):
         return [DU]
 
     async def resolve(model):
-        return SimpleNamespace(info=ModelInfo("embedded", "small", parameters=135_000_000))
+        return SimpleNamespace(info=ModelProfile("embedded", "small", parameters=135_000_000))
 
     @asynccontextmanager
     async def engine(**options):

@@ -12,7 +12,7 @@ from aish.config.schema.config import Config
 from aish.errors import UsageError
 from aish.frontends.shell.commands.suggest import SNIPPETS, extract_command, run
 from aish.types.command_hints import CommandHint
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
         return [CommandHint("du", "how much space files take", line)]
 
     async def resolve(model):
-        return SimpleNamespace(info=ModelInfo("embedded", "small", parameters=135_000_000))
+        return SimpleNamespace(info=ModelProfile("embedded", "small", parameters=135_000_000))
 
     @asynccontextmanager
     async def engine(**options):

@@ -15,7 +15,7 @@ import msgspec
 from aish.engine.model.lazy_providers import LazyProviders
 from aish.errors import AishError, ModelNotFound, ProviderTimeout
 from aish.ports import Provider
-from aish.types.models import ModelInfo, Preset
+from aish.types.models import ModelProfile, Preset
 from aish.types.requests import Sampling, ToolMode
 
 # Listing is on the way to an answer, so a provider that is slow to list is skipped.
@@ -32,7 +32,7 @@ FindCandidates = Callable[[], Awaitable[Sequence[Provider]]]
 
 class Route(msgspec.Struct, frozen=True):
     provider: Provider
-    info: ModelInfo
+    info: ModelProfile
     sampling: Sampling = Sampling()
     system: str = ""
     tool_mode: ToolMode = "auto"
@@ -120,7 +120,7 @@ class Router:
     def remember_early_system(self, route: Route) -> None:
         self._early_system.add(route.name)
 
-    async def list_models(self) -> list[ModelInfo]:
+    async def list_models(self) -> list[ModelProfile]:
         """Lists the models of all providers, described where they have been. Providers that fail are left out."""
         await self._look_again()
         listed = [info for infos in (await self._listings()).values() for info in infos]
@@ -159,7 +159,7 @@ class Router:
             raise self._not_found(name, await self._listings())
         return route
 
-    async def _look_up(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> Route | None:
+    async def _look_up(self, name: str, listings: Mapping[str, Sequence[ModelProfile]]) -> Route | None:
         if listings.get(name):
             return await self._described(self._providers[name], listings[name][0].id)
         for provider, infos in listings.items():
@@ -175,13 +175,13 @@ class Router:
         try:
             route = Route(provider, await provider.describe(model))
         except ProviderTimeout:  # too busy to describe it: use the earlier description, or none
-            return self._doubted.get(key) or Route(provider, ModelInfo(provider.name, model))
+            return self._doubted.get(key) or Route(provider, ModelProfile(provider.name, model))
         if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[key] = route
         return route
 
-    async def _listings(self) -> dict[str, Sequence[ModelInfo]]:
+    async def _listings(self) -> dict[str, Sequence[ModelProfile]]:
         names = list(self._providers)
         found = await asyncio.gather(*(_list_safely(self._providers[name]) for name in names))
         return dict(zip(names, found, strict=True))
@@ -212,7 +212,7 @@ class Router:
             self._known.clear()  # a name may mean another now
         return found
 
-    def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelInfo]]) -> ModelNotFound:
+    def _not_found(self, name: str, listings: Mapping[str, Sequence[ModelProfile]]) -> ModelNotFound:
         import difflib  # slow to import, and needed for typos only
 
         known = [*self._presets, *(info.name for infos in listings.values() for info in infos)]
@@ -222,7 +222,7 @@ class Router:
         return ModelNotFound(f"no model named {name[:_SHOWN_CHARS]}", hint=hint or "`aish models` lists what there is")
 
 
-async def _list_safely(provider: Provider) -> Sequence[ModelInfo]:
+async def _list_safely(provider: Provider) -> Sequence[ModelProfile]:
     try:
         async with asyncio.timeout(LIST_TIMEOUT_S):
             return await provider.list_models()

@@ -11,7 +11,7 @@ from aish.frontends.progress import ProgressLine
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, visible
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
@@ -51,5 +51,5 @@ def _remove(name: str, runtime: Runtime) -> int:
     return 0
 
 
-def _line(info: ModelInfo) -> str:
+def _line(info: ModelProfile) -> str:
     return f"{info.name}  {info.context_size} tokens" if info.context_size else info.name

@@ -24,7 +24,7 @@ from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.terminal import Output
 from aish.types.context import ContextView
 from aish.types.live_shell import RunEnd, RunResult
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
 
@@ -150,7 +150,7 @@ class Shell:
         route = await self.engine.router.resolve(self.request.model)
         self.model, self.window = route.name, route.info.context_size
 
-    async def find_model_info(self, request: TurnRequest) -> ModelInfo:
+    async def find_model_info(self, request: TurnRequest) -> ModelProfile:
         """What is known of the model that will answer the request."""
         return (await self.engine.selector.select(request)).route.info
 

@@ -26,7 +26,7 @@ from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
-from aish.types.models import Capabilities, ModelInfo, means_file
+from aish.types.models import Capabilities, ModelProfile, means_file
 from aish.types.requests import Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
@@ -78,11 +78,11 @@ class EmbeddedProvider:
     def name(self) -> str:
         return self._name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         can = Capabilities(embeddings=True)
-        return [ModelInfo(provider=self._name, id=name, capabilities=can) for name in self._models.names()]
+        return [ModelProfile(provider=self._name, id=name, capabilities=can) for name in self._models.names()]
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         async with self._inner_for(model) as inner:
             info = await inner.describe(model)
             has_adapter = self._engine is not None and self._engine.adapter is not None

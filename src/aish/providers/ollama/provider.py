@@ -34,7 +34,7 @@ from aish.providers.openai.request import Json
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
 from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import Status
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import StepRequest
 from aish.types.usage import Usage
 
@@ -76,17 +76,17 @@ class OllamaProvider:
     def name(self) -> str:
         return self._name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         if self._endpoint.models:
-            return [ModelInfo(self._name, model) for model in self._endpoint.models]
+            return [ModelProfile(self._name, model) for model in self._endpoint.models]
         listing = await self._backend.get(f"{self._endpoint.root}/api/tags")
         models = listing.get("models") if isinstance(listing, dict) else None
         if not isinstance(models, list):
             raise ProviderProtocolError(f"{self._name} lists its models in a form aish does not know")
         names = (entry.get("name") or entry.get("model") for entry in models if isinstance(entry, dict))
-        return [ModelInfo(self._name, name) for name in names if isinstance(name, str)]
+        return [ModelProfile(self._name, name) for name in names if isinstance(name, str)]
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         try:
             shown = await self._backend.post(
                 f"{self._endpoint.root}/api/show", {"model": model}, model=model, timeouts=LOOKUP
@@ -96,7 +96,7 @@ class OllamaProvider:
         if not isinstance(shown, dict):
             raise ProviderProtocolError(f"{self._name} describes {model} in a form aish does not know")
         size = self._endpoint.context_size or await self._window(model, shown)
-        return ModelInfo(self._name, model, size, show_capabilities(shown))
+        return ModelProfile(self._name, model, size, show_capabilities(shown))
 
     @asynccontextmanager
     async def stream(

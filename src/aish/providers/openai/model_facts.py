@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from aish.errors import ProviderProtocolError
-from aish.types.models import Capabilities, Constraint, ModelInfo
+from aish.types.models import Capabilities, Constraint, ModelProfile
 
 # vLLM; LM Studio; OpenRouter; Groq and another aish; Mistral, and LM Studio for the window used in training.
 _CONTEXT_KEYS = ("max_model_len", "loaded_context_length", "context_length", "context_window", "max_context_length")
@@ -21,18 +21,18 @@ _KNOWN_OWNERS: Mapping[str, Capabilities] = {
 }
 
 
-def models_from_listing(provider: str, listing: Any) -> list[ModelInfo]:
+def models_from_listing(provider: str, listing: Any) -> list[ModelProfile]:
     entries = listing.get("data", listing.get("models")) if isinstance(listing, dict) else listing
     if not isinstance(entries, list):
         raise ProviderProtocolError(f"{provider} lists its models in a form aish does not know")
     named = (entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
     return [
-        ModelInfo(provider, entry["id"], _context_size(entry), _listed_capabilities(entry), _parameters(entry))
+        ModelProfile(provider, entry["id"], _context_size(entry), _listed_capabilities(entry), _parameters(entry))
         for entry in named
     ]
 
 
-def refine(info: ModelInfo, props: Any) -> ModelInfo:
+def refine(info: ModelProfile, props: Any) -> ModelProfile:
     """Adds what a llama.cpp server's `/props` reports: the window of a slot, and what its template and build
     support."""
     if not isinstance(props, dict) or _slot_context(props) is None:

@@ -23,7 +23,7 @@ from aish.providers.openai.response_reader import ChatResponseReader
 from aish.providers.openai.token_counting import BackendTokenCounter
 from aish.types.chunks import Batch
 from aish.types.embeddings import Embedded, Inputs
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import StepRequest
 
 
@@ -41,19 +41,19 @@ class OpenAIProvider:
     def name(self) -> str:
         return self._name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         if self._endpoint.models:
-            return [ModelInfo(self._name, model) for model in self._endpoint.models]
+            return [ModelProfile(self._name, model) for model in self._endpoint.models]
         return await self._ask_listing(f"{self._endpoint.api}/models")
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         """As listed. If the backend is a llama.cpp server or LM Studio, as the model really runs."""
         listed = await self._listed()
         props = await self._props()
         info = next((info for info in listed if info.id == model), None)
         if info is None and not (model in self._endpoint.models or model_facts.serves_any_name(props)):
             self._check_unlisted(model, [info.id for info in listed])
-        info = model_facts.refine(info or ModelInfo(self._name, model), props)
+        info = model_facts.refine(info or ModelProfile(self._name, model), props)
         if info.context_size is None:
             info = await self._loaded_in_lm_studio(info)
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
@@ -116,10 +116,10 @@ class OpenAIProvider:
             names = [*self._endpoint.models, *names]
             raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {', '.join(names[:5])}")
 
-    async def _ask_listing(self, url: str) -> Sequence[ModelInfo]:
+    async def _ask_listing(self, url: str) -> Sequence[ModelProfile]:
         return model_facts.models_from_listing(self._name, await self._backend.get(url))
 
-    async def _listed(self) -> Sequence[ModelInfo]:
+    async def _listed(self) -> Sequence[ModelProfile]:
         """Empty where the backend lists nothing. A backend that is away or refuses the key still raises."""
         try:
             return await self._ask_listing(f"{self._endpoint.api}/models")
@@ -136,7 +136,7 @@ class OpenAIProvider:
         except ProviderError:
             return None
 
-    async def _loaded_in_lm_studio(self, info: ModelInfo) -> ModelInfo:
+    async def _loaded_in_lm_studio(self, info: ModelProfile) -> ModelProfile:
         """LM Studio's OpenAI-compatible listing has names only; its own API reports what is loaded, and how."""
         try:
             listed = await self._ask_listing(f"{self._endpoint.root}/api/v0/models")

@@ -33,13 +33,12 @@ from aish.providers.tool_calling.prompts import (
 )
 from aish.providers.tool_calling.reader import AnswerReader
 from aish.providers.tool_calling.strategies import Strategies, Strategy, chosen, has_calls, strategy_notice
-from aish.providers.tool_calling.weak_models import is_weak, select_relevant
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
 from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
 from aish.types.messages import ToolMessage
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Usage
@@ -62,10 +61,10 @@ class ToolCallingProvider:
     def name(self) -> str:
         return self._inner.name
 
-    async def list_models(self) -> Sequence[ModelInfo]:
+    async def list_models(self) -> Sequence[ModelProfile]:
         return await self._inner.list_models()
 
-    async def describe(self, model: str) -> ModelInfo:
+    async def describe(self, model: str) -> ModelProfile:
         info = await self._inner.describe(model)
         self._strategies.remember(model, info)
         return info
@@ -190,6 +189,10 @@ class ToolCallingProvider:
         info = self._strategies.info(request.model)
         return info is not None and info.capabilities.tool_adapter
 
+    def _is_weak(self, model: str) -> bool:
+        info = self._strategies.info(model)
+        return info is not None and info.is_weak
+
     def _note_ignored(self, request: StepRequest) -> None:
         """The backend accepts tools and a required call, and then ignores both: next time another strategy is used."""
         info = self._strategies.info(request.model)
@@ -207,10 +210,12 @@ class ToolCallingProvider:
         """Offers a weak model whose tools are in the prompt only those that the question is about."""
         if request.tool_mode != "auto" or request.tool_choice.mode == "required":
             return request
-        if self._strategies.choose(request) in _NATIVE_STRATEGIES or not is_weak(self._strategies.info(request.model)):
+        if self._strategies.choose(request) in _NATIVE_STRATEGIES or not self._is_weak(request.model):
             return request
         if self._has_adapter(request):
             return request
+        from aish.providers.tool_calling.weak_models import select_relevant  # few runs ask a weak model
+
         return msgspec.structs.replace(request, tools=select_relevant(request.tools, request.messages))
 
     def _is_passthrough(self, request: StepRequest) -> bool:
@@ -233,12 +238,12 @@ class ToolCallingProvider:
         """Writes the tools into the prompt and, if answers are constrained, into their schema. Otherwise the request's
         own schema would keep the model from calling, so the prompt describes it instead."""
         choice, answer = request.tool_choice, _answer_schema(request.sampling)
-        info = self._strategies.info(request.model)
+        info, is_weak = self._strategies.info(request.model), self._is_weak(request.model)
         tuned = style == "constrained" and self._has_adapter(request)
         if tuned and not _ends_with_result(request):
             answer = _EMPTY_ANSWER
         # A small model that made the same call twice would repeat it for ever; a weak one would repeat any call.
-        done = repeats_calls(request.messages) or (is_weak(info) and not tuned and has_result(request.messages))
+        done = repeats_calls(request.messages) or (is_weak and not tuned and has_result(request.messages))
         offered = () if done and choice.mode == "auto" else tools
         prompt = tool_instructions(
             tools,
@@ -247,9 +252,7 @@ class ToolCallingProvider:
             room_chars=room_for_tools(info.context_size if info else None),
             answer=answer if style == "prompted" else None,
         )
-        union = (
-            answer_or_call_schema(offered, choice, answer, bounded=is_weak(info)) if style == "constrained" else None
-        )
+        union = answer_or_call_schema(offered, choice, answer, bounded=is_weak) if style == "constrained" else None
         messages = request.messages
         if tuned and _ends_with_result(request):
             from aish.providers.tool_calling.weak_models import current_turn_only

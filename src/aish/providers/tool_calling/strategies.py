@@ -15,7 +15,7 @@ from aish.types.messages import (
     AssistantMessage,
     ToolMessage,
 )
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 from aish.types.requests import StepRequest, ToolChoice
 from aish.types.tools import ToolSpec
 
@@ -45,16 +45,16 @@ class Strategies:
     """What is known about each model."""
 
     def __init__(self) -> None:
-        self._infos: dict[str, ModelInfo] = {}
+        self._infos: dict[str, ModelProfile] = {}
         self._learned: dict[str, Strategy] = {}
         self._native: set[str] = set()
 
-    def remember(self, model: str, info: ModelInfo) -> None:
+    def remember(self, model: str, info: ModelProfile) -> None:
         if len(self._infos) >= _MAX_MODELS:
             self._infos.clear()
         self._infos[model] = info
 
-    def info(self, model: str) -> ModelInfo | None:
+    def info(self, model: str) -> ModelProfile | None:
         return self._infos.get(model)
 
     def choose(self, request: StepRequest) -> Strategy:

@@ -14,7 +14,6 @@ from aish.types.chunks import Chunk
 from aish.types.events import Status, TextDelta
 from aish.types.live_shell import RAN_MARK
 from aish.types.messages import Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
-from aish.types.models import ModelInfo
 from aish.types.tools import ToolSpec
 
 _WORD = re.compile(r"[^\W\d_]{2,}|\d")
@@ -26,10 +25,6 @@ will with would you your
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 _ENDINGS = ("ing", "ies", "es", "ed", "s")
-
-
-def is_weak(info: ModelInfo | None) -> bool:
-    return info is not None and info.is_weak
 
 
 def select_relevant(tools: Sequence[ToolSpec], messages: Sequence[Message]) -> tuple[ToolSpec, ...]:

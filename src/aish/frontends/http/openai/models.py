@@ -19,7 +19,7 @@ from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import RequestTools
 from aish.types.messages import AssistantMessage, Message
-from aish.types.models import ModelInfo
+from aish.types.models import ModelProfile
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class ModelRoutes:
         route = await self._service.engine.router.resolve(model)
         await exchange.reply(200, msgspec.json.encode(self._object(route.info, model)))
 
-    def _object(self, info: ModelInfo, name: str) -> dict[str, Any]:
+    def _object(self, info: ModelProfile, name: str) -> dict[str, Any]:
         capabilities = info.capabilities
         return {
             "id": name,
@@ -70,11 +70,11 @@ class ModelRoutes:
         }
 
 
-def _meant(preset: PresetConfig, infos: Sequence[ModelInfo]) -> ModelInfo:
+def _meant(preset: PresetConfig, infos: Sequence[ModelProfile]) -> ModelProfile:
     """Uses what the providers have listed, without asking again."""
     found = next((info for info in infos if preset.model in (info.name, info.id)), None)
     provider, colon, model = preset.model.partition(":")
-    info = found or (ModelInfo(provider, model) if colon else ModelInfo("", preset.model))
+    info = found or (ModelProfile(provider, model) if colon else ModelProfile("", preset.model))
     return msgspec.structs.replace(info, context_size=preset.context_size or info.context_size)
 
 
