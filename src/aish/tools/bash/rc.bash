@@ -1,17 +1,17 @@
-# What aish adds to the bash of a person: sourced first, before any rc file of theirs, so that no alias of theirs gets in.
+# What aish adds to the user's bash. Sourced before the user's rc files, so that none of their aliases is used in it.
 #
-# Life between two commands: PROMPT_COMMAND runs __aish_done, then whatever the person has there, then __aish_idle, which
-# waits on the pipe `ctl` until aish says go. As long as it waits, bash does not read the terminal: aish may put its modes
-# right and take back what was typed ahead. To run a line aish writes it to the file `line`, says go, and types
+# Between two commands PROMPT_COMMAND runs __aish_done, then the user's own commands, then __aish_idle, which waits on the
+# pipe `ctl` until aish says go. While it waits, bash does not read the terminal: aish can restore terminal modes and take
+# back early keystrokes. To run a line, aish writes it to the file `line`, says go, and types
 #     __aish_go NONCE MODE; eval "$__aish_eval"; __aish_fix
-# so that the line runs at top level, as if typed, but whole: no limit of 4096 bytes, no waiting for a closing quote.
-# Bash reads that through readline, whose display goes to the file `err` (fd 2 is put aside while waiting; so __aish_go
-# shows what the person has in PS0, and what bash said of jobs meanwhile). Reading without readline is not an option: a `set -o vi` in an eval would then make
-# bash read the rest from the terminal.
+# So the line runs at top level as if typed, but as a whole: without the limit of 4096 bytes, and without waiting for a
+# closing quote. Bash reads the typed text through readline, whose display goes to the file `err` (fd 2 is saved while
+# waiting; so __aish_go prints the user's PS0, and bash's messages about jobs). Readline cannot be switched off: after a
+# `set -o vi` in an eval, bash would read the rest from the terminal.
 #
-# Marks on the terminal are OSC 133: C (the line starts), D (it ended), P (waiting); each with a nonce that is new for
-# every line. What they mean in detail goes through the pipe `status`, which programs know nothing of.
-# Everything is `builtin`, so that no function of theirs gets in; and holds under set -e, -u, -x and any IFS.
+# Marks on the terminal are OSC 133: C (the line starts), D (it ended), P (waiting), each with a new nonce for every
+# line. Their details go through the pipe `status`, which programs do not know.
+# Everything is `builtin`, so that the user's functions are not used, and works under set -e, -u, -x and any IFS.
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
@@ -38,19 +38,19 @@ __aish_waits() {
   builtin printf "$over"'\e]133;P;aish=%s\a' "$__aish_nonce" >/dev/tty
 }
 
-# First in PROMPT_COMMAND: the line is over.
+# First in PROMPT_COMMAND: the line has ended.
 __aish_done() {
   { local rc=$? x=$-; builtin set +ux; } 2>/dev/null
   [[ $__aish_mode == model ]] || __aish_prev=$rc
   __aish_shown=$rc
-  # With nothing between this and __aish_idle, one write does for both marks: every write wakes aish.
+  # If nothing runs between this and __aish_idle, one write has both marks, because every write wakes aish.
   [[ $PROMPT_COMMAND == "$__aish_alone" && $__aish_count == 0 && ${!-} == "$__aish_job" ]] || __aish_over
   __aish_options "$x"
-  [[ $- == *e* ]] || return "$rc" # with set -e, passing it on would end the shell
+  [[ $- == *e* ]] || return "$rc" # with set -e, returning it would end the shell
 }
 
-# Last in PROMPT_COMMAND: waits for the next line. Copies of the shell are made here, so its variables must not hide
-# those of the person.
+# Last in PROMPT_COMMAND: waits for the next line. Copies of the shell are forked here, so its variables must not hide
+# the user's.
 __aish_idle() {
   { local __aish_x=$- __aish_said; builtin set +ux; } 2>/dev/null
   __aish_ps1=${PS1-} PS1=''
@@ -73,19 +73,18 @@ __aish_idle() {
   return 0
 }
 
-# The trigger starts with a space: with this it stays out of the history, until __aish_go.
+# The typed text starts with a space, which keeps it out of the history until __aish_go.
 __aish_hide() {
-  [[ $__aish_control == unset ]] || return 0 # interrupted while waiting: it still is ours
+  [[ $__aish_control == unset ]] || return 0 # interrupted while waiting: still set by us
   __aish_control=${HISTCONTROL+=$HISTCONTROL}
   HISTCONTROL=ignorespace
 }
 
-# Jobs that ended, before the prompt and not after it; that one was started has been said by bash. Among jobs of theirs
-# bash counts our `side` as one, too.
+# Reports ended jobs before the prompt; bash itself reports started ones. Our `side` shell is counted as a job, too.
 __aish_jobs() {
   local count='\j' each
   [[ ${BASH_VERSINFO[0]} -ge 5 ]] || return 0
-  __aish_had=$__aish_count __aish_count=${count@P} # one that has just ended does not count
+  __aish_had=$__aish_count __aish_count=${count@P} # a job that has just ended does not count
   [[ $__aish_had$__aish_count != 00 || ${!-} != "$__aish_job" ]] || return 0
   __aish_job=${!-}
   builtin jobs -n >"$__aish_dir/jobs" 2>/dev/null || :
@@ -109,15 +108,15 @@ __aish_report() {
     >"$__aish_dir/status" 2>/dev/null
 }
 
-# Takes over the next line from its file.
+# Reads the next line from its file.
 __aish_load() {
   __aish_nonce=$1 __aish_mode=$2 __aish_seen=$1
-  # A `read` of a file that SIGINT broke off leaves the rest of what it had buffered to the next one: then it takes another.
+  # A `read` interrupted by SIGINT leaves the rest of its buffer to the next `read`, so the line is read again.
   IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
   [[ $__aish_line == "$1:"* ]] || IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
   __aish_line=${__aish_line#"$1:"}
   if [[ $__aish_mode == model ]]; then
-    # `command`: with `builtin` programs do not get the variables, and without either they would last in POSIX mode.
+    # `command`: with `builtin`, programs do not get the variables; without both, they would persist in POSIX mode.
     __aish_eval="$__aish_quiet \\command eval \"\$__aish_line\" </dev/null"
     return 0
   fi
@@ -142,7 +141,7 @@ __aish_restore_control() {
   __aish_control=unset
 }
 
-# History expansion, which bash does for typed lines only.
+# History expansion, which bash does only for typed lines.
 __aish_expand() {
   local new
   if new=$(\builtin history -p -- "$__aish_line" 2>&1); then
@@ -155,7 +154,7 @@ __aish_expand() {
   fi
 }
 
-# What the next line may ask for: $_ and PIPESTATUS as the person left them; a second `exit` that means it.
+# Restores what the next line may use: $_ and PIPESTATUS of the last line, and the effect of a second `exit`.
 __aish_keep() {
   local prefix='' each
   if [[ $__aish_line == *PIPESTATUS* && ${#__aish_pipe[@]} -gt 1 ]]; then
@@ -165,13 +164,13 @@ __aish_keep() {
     prefix='__aish_back "$__aish_last"&&: "$__aish_last"'$'\n'
   fi
   if [[ $__aish_line =~ ^[[:space:]]*(exit|logout)([[:space:]]|$) ]]; then
-    [[ -z $__aish_asked_exit ]] || prefix='builtin jobs >/dev/null;' # bash would ask about stopped jobs for ever
+    [[ -z $__aish_asked_exit ]] || prefix='builtin jobs >/dev/null;' # otherwise bash would always warn about stopped jobs
     __aish_asked_exit=1
   else
     __aish_asked_exit=''
   fi
-  # An open here-document would swallow the last line; the empty one is for a line that ends in a backslash.
-  [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # what the options were
+  # An open here-document would swallow the last line; the empty line is for a line that ends in a backslash.
+  [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # the options before
     __aish_eval="$__aish_eval"$'\n\n''__aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]})'
   __aish_eval="$prefix$__aish_eval"
 }
@@ -200,7 +199,7 @@ __aish_fix() {
   return "$rc"
 }
 
-# Ours first and last in PROMPT_COMMAND, whatever was made of it.
+# Keeps ours first and last in PROMPT_COMMAND, however it was changed.
 __aish_wrap() {
   local each new=()
   if [[ -n ${PROMPT_COMMAND[1]+set} ]]; then
@@ -218,7 +217,7 @@ __aish_wrap() {
   PROMPT_COMMAND=$'__aish_done\n'"${each:-:}"$'\n__aish_idle'
 }
 
-# After the rc files: bindings of readline that cannot disturb the typed line, whatever is in ~/.inputrc.
+# After the rc files: readline bindings that cannot disturb the typed line, whatever ~/.inputrc has.
 __aish_settle() {
   local INPUTRC=/dev/null
   builtin bind 'set enable-bracketed-paste off' 2>/dev/null

@@ -1,5 +1,5 @@
-# What aish adds to a POSIX sh where there is no bash: marks and the status of a line. Prompts, history, completion and
-# what was typed ahead are not taken care of. The mark P is the prompt itself.
+# What aish adds to a POSIX sh if there is no bash: marks and the status of a line. Prompts, history, completion and early
+# keystrokes are not handled. The mark P is the prompt itself.
 
 __aish_code=0 __aish_eval=: __aish_line=
 __aish_esc=$(printf '\033') __aish_bel=$(printf '\007')
@@ -15,7 +15,7 @@ __aish_go() {
   printf '%s]133;C;aish=%s%s' "$__aish_esc" "$1" "$__aish_bel" >/dev/tty
 }
 
-# There is no way to lend variables to an eval in a POSIX sh: the model's line runs in a copy of the shell.
+# A POSIX sh cannot set variables for one eval only, so the model's line runs in a copy of the shell.
 __aish_model() {
   ( eval "export $__aish_quiet"; eval "$__aish_line" ) </dev/null
 }

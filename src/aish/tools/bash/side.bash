@@ -1,10 +1,10 @@
-# The side shell: a copy of the live bash as it waits, which answers for it. Argument: its number.
+# The side shell: a copy of the waiting live bash that answers for it. Argument: its number.
 #
-# It has the person's functions, aliases, variables and directory, and whatever a completion does to them stays in the
-# copy. It ends when aish closes its pipe, and is replaced after the next line.
+# It has the user's functions, aliases, variables and directory. Changes by a completion stay in the copy. It ends when
+# aish closes its pipe, and is replaced after the next line.
 #
-# Answers are records, each ended by NUL: `pid GROUP`, `words` and a line for every name, `c TEXT` for a candidate, `lines`
-# and a candidate a line, `end ID OPTIONS`.
+# Answers are records that end with NUL: `pid GROUP`, `words` with a line for every name, `c TEXT` for a candidate, `lines`
+# with a candidate in each line, `end ID OPTIONS`.
 
 builtin trap - DEBUG ERR RETURN INT
 builtin set +euxTEv
@@ -21,7 +21,7 @@ builtin compgen -P 'b ' -A builtin >&3
 builtin compgen -P 'k ' -A keyword >&3
 builtin printf 'p %s\0end 0\0' "$PATH" >&3
 
-# Completion functions set options of the completion that is going on; here they are noted.
+# Completion functions set options of the current completion; they are recorded here.
 compopt() {
   while [[ $# -gt 0 ]]; do
     case $1 in
@@ -44,7 +44,7 @@ __aish_find_spec() {
   [[ -n $__aish_spec ]]
 }
 
-# What `complete -p` printed, taken apart.
+# Parses the output of `complete -p`.
 __aish_take_spec() {
   __aish_function='' __aish_command='' __aish_actions=()
   builtin shift
@@ -60,8 +60,8 @@ __aish_take_spec() {
   done
 }
 
-# The default completion loads the one for a command when it is first wanted; bash-completion itself is loaded here if
-# the person's rc file has not done so.
+# The default completion loads the completion of a command at first use; bash-completion itself is loaded here if the
+# user's rc file has not done so.
 __aish_load_spec() {
   local default file
   default=$(builtin complete -p -D 2>/dev/null)

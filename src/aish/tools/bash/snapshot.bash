@@ -1,7 +1,7 @@
-# Writes down the state of the live bash as it waits, for a copy of it (`snapshot.py`). Argument: the number of the request.
+# Prints the state of the waiting live bash, for a copy of it (`snapshot.py`). Argument: the number of the request.
 #
-# Sourced in a subshell of __aish_idle, so nothing here reaches the shell itself. Every name has a record of its own: one
-# that cannot be read again costs no other. Records end in NUL: `pid GROUP`; `v NAME` and `f NAME` with the text that
+# Sourced in a subshell of __aish_idle, so nothing here affects the shell itself. Every name has a record of its own, so
+# one that cannot be read again does not affect the others. Records end in NUL: `pid GROUP`; `v NAME` and `f NAME` with the text that
 # defines it on the lines after; `x`, `o`, `s`, `a`, `u` with the texts of `declare -F`, `shopt -p`, `set +o`, `alias -p`,
 # `umask -p`; `r STATUS`; `end`.
 
