@@ -31,7 +31,7 @@ _RESOLVE_BENEATH = 0x08
 # Larger files are not read in one piece.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 _LINKED = "is a hard link: the same file has another name, perhaps outside the workspace"
-_LINK_HINT = "to have such files read, though not changed, a person sets ide.hard_links = true in the configuration"
+_LINK_HINT = "to have such files read, though not changed, the user can set ide.hard_links = true in the configuration"
 _MAX_ABOVE = 64  # folders of an absolute name that are checked
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
@@ -111,7 +111,7 @@ class Workspace:
     def withholds(self, path: str, status: os.stat_result) -> bool:
         """Whether a file is not read because it has a second name, which may be outside.
 
-        Installed packages often have such files. There, files that everybody may read are allowed, so a private key
+        Installed packages often have such files. There, files that all users may read are allowed, so a private key
         does not become readable by being linked there.
         """
         if status.st_nlink <= 1 or self._reads_links:

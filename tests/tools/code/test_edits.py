@@ -106,7 +106,7 @@ async def test_a_file_that_changes_while_others_are_put_in_place_takes_everythin
     place.on["place b.py"] = lambda: place.write(b=b"somebody else's")
     outcome = await place.apply(*edits)
     assert "changed in the meantime" in outcome.conflicts[0].reason
-    assert reasons(outcome)["b.py"] == "somebody else changed it, and it stays as it is"
+    assert reasons(outcome)["b.py"] == "another program changed it, and it stays as it is"
     assert place.tree() == {"a.py": b"a", "b.py": b"somebody else's", "c.py": b"c"}
     assert not (place.root / "n").exists()
     assert (place.root / "a.py").stat().st_mode & 0o777 == 0o755

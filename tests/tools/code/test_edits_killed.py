@@ -98,7 +98,7 @@ async def test_what_somebody_wrote_after_the_crash_is_never_lost(tmp_path):
     left = Left(tmp_path, "place b")
     (left.root / "c").write_text("somebody's")
     said = await left.applier.recover()
-    assert said.endswith("changed by somebody else and left so: c")
+    assert said.endswith("changed by another program and left so: c")
     assert left.texts() == {"a": "a", "b": "b", "c": "somebody's"}
 
 

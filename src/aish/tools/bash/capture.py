@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from aish.tools.builtin.shell import HEAD_BYTES, TAIL_BYTES, BoundedOutput
+from aish.types.live_shell import RunEnd, RunResult
 
 _PRIVATE_MODE = re.compile(rb"\x1b\[\?([0-9;]{1,32})([hl])")
 _UNFINISHED = re.compile(rb"\x1b(?:\[(?:\?[0-9;]{0,32})?)?\Z")
@@ -132,6 +133,25 @@ class OutputCapture:
     @property
     def left_out_bytes(self) -> int:
         return max(0, self._clean_bytes - HEAD_BYTES - TAIL_BYTES)
+
+    def result(
+        self, line: str, status: int, cwd: str, duration_s: float, end: RunEnd, *, jobs: int = 0, typed_ahead: str = ""
+    ) -> RunResult:
+        """Call `finish` first."""
+        return RunResult(
+            line=line,
+            status=status,
+            cwd=cwd,
+            duration_s=duration_s,
+            output=self.text(line, status),
+            end=end,
+            total_bytes=self.total_bytes,
+            left_out_bytes=self.left_out_bytes,
+            full_screen=self.screen.used_full_screen,
+            binary=self.binary,
+            jobs=jobs,
+            typed_ahead=typed_ahead,
+        )
 
     def text(self, line: str, status: int) -> str:
         """Call `finish` first."""

@@ -111,9 +111,9 @@ async def run_model_line(spec: ModelLineSpec, on_text: Callable[[str], None] | N
             output = listener.capture.text("", 1).strip()[-_SHOWN_CHARS:]
             why = output or ("it took too long" if end is RunEnd.TIMED_OUT else "it did not start")
             raise ProcessError(f"no copy of the shell could be made, so nothing was run: {why}")
-        return _result(
-            spec, listener.capture, end, code, _final_cwd(spec.cwd, report.cwd), time.monotonic() - started_s
-        )
+        status = 1 if code is None else code if code >= 0 else 128 - code
+        cwd = _final_cwd(spec.cwd, report.cwd)
+        return listener.capture.result(spec.line, status, cwd, time.monotonic() - started_s, end)
 
 
 def _final_cwd(begun: str, seen: str) -> str:
@@ -167,24 +167,6 @@ def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
     yield f"__aish_status() {{ \\builtin return {0 if late else snapshot.status}; }}"
     yield f"__aish_line={shlex.quote(line)} __aish_ready=1"
     yield "\\builtin shopt -s expand_aliases"
-
-
-def _result(
-    spec: ModelLineSpec, capture: OutputCapture, end: RunEnd, code: int | None, cwd: str, duration_s: float
-) -> RunResult:
-    status = 1 if code is None else code if code >= 0 else 128 - code
-    return RunResult(
-        line=spec.line,
-        status=status,
-        cwd=cwd,
-        duration_s=duration_s,
-        output=capture.text(spec.line, status),
-        end=end,
-        total_bytes=capture.total_bytes,
-        left_out_bytes=capture.left_out_bytes,
-        full_screen=capture.screen.used_full_screen,
-        binary=capture.binary,
-    )
 
 
 async def _wait_for_end(pty: Pty, listener: _OutputListener, report: _ReportSocket, timeout_s: float) -> RunEnd:

@@ -221,17 +221,5 @@ def build_result(
         code = bash.returncode or 0
         status = code if code >= 0 else 128 - code
         end = RunEnd.EXITED if code >= 0 else RunEnd.LOST
-    return RunResult(
-        line=line,
-        status=status,
-        cwd=bash.status.cwd,
-        duration_s=bash.duration_s,
-        output=capture.text(line, status),
-        end=end,
-        total_bytes=capture.total_bytes,
-        left_out_bytes=capture.left_out_bytes,
-        full_screen=capture.screen.used_full_screen,
-        binary=capture.binary,
-        jobs=bash.status.jobs,
-        typed_ahead=typed_ahead.decode("utf-8", "replace"),
-    )
+    ahead = typed_ahead.decode("utf-8", "replace")
+    return capture.result(line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead)

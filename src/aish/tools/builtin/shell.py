@@ -177,7 +177,7 @@ class ShellTools:
 def _format_live_result(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
     notes = {
         RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
-        RunEnd.ASKED: "stopped: it asked for a password, and there is nobody to give one",
+        RunEnd.ASKED: "stopped: it asked for a password, and there is no user to give one",
         RunEnd.EXITED: "this ended the shell; there is a new one",
         RunEnd.LOST: "the shell was killed; there is a new one",
     }

@@ -130,6 +130,5 @@ class Ide:
         return McpBackend(*found, self.space, tree) if found is not None else None
 
     async def aclose(self) -> None:
-        await self.backends.aclose()
-        await self._applier.aclose()
+        await self.backends.servers.aclose()
         self.space.close()

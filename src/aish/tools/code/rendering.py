@@ -97,7 +97,7 @@ def summarise_diagnostics(answer: CodeAnswer[tuple[Diagnostic, ...]]) -> str:
         AnswerStatus.PENDING: "not known yet: this does not mean that there are none",
         AnswerStatus.PARTIAL: "none reported so far: there may be some",
         AnswerStatus.STALE: "none in an older text",
-        AnswerStatus.UNSUPPORTED: "nobody here can tell",
+        AnswerStatus.UNSUPPORTED: "not supported here",
     }[answer.status]
 
 

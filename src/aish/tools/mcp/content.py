@@ -34,7 +34,7 @@ class PromptResult(msgspec.Struct):
 def tool_output(result: CallResult) -> ToolOutput:
     if result.resultType == "input_required":
         return ToolOutput(
-            (TextPart("the tool asks for input from a person, which aish does not give to servers"),), True
+            (TextPart("the tool asks for input from the user, which aish does not give to servers"),), True
         )
     parts, given = read_parts(result.content), result.structuredContent
     if not parts and given is not None:

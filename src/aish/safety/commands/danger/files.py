@@ -62,14 +62,7 @@ def _is_silent(words: list[Field]) -> bool:
     if not words:
         return True
     texts = [word.text for word in words]
-    return texts[0] in _SILENT or texts in (
-        ["cat", "/dev/null"],
-        ["echo", "-n"],
-        ["printf", ""],
-        ["echo", "-n", ""],
-        ["echo"],
-        ["echo", ""],
-    )
+    return texts[0] in _SILENT or texts in _PRINT_NOTHING
 
 
 def note_write(target: Field, change: PathChange, scope: Scope, findings: Findings, *, span: Span | None = None,

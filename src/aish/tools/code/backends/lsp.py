@@ -141,9 +141,6 @@ class LspBackend:
             return answer
         return self._mark_if_stale(answer.with_value(answer.value.edits)).with_value(answer.value)
 
-    async def aclose(self) -> None:
-        """The servers are closed by `LanguageServers`."""
-
     # Asking the server.
 
     async def _answer(

@@ -112,9 +112,6 @@ class McpBackend:
     async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         return await self._tree.fix(source, line, end_line, key)
 
-    async def aclose(self) -> None:
-        """The connection belongs to the MCP client."""
-
     # Files, if the IDE offers them.
 
     def offers_files(self) -> bool:

@@ -49,5 +49,3 @@ class CodeBackend(Protocol):
 
     async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         """None if no fix with this key is offered, or if that is not known. The status says which."""
-
-    async def aclose(self) -> None: ...

@@ -84,9 +84,6 @@ class Backends:
         ide = self._ide()
         return await (ide or TreeBackend(self._space)).symbols(query, limit)
 
-    async def aclose(self) -> None:
-        await self.servers.aclose()
-
     def _ide(self) -> CodeBackend | None:
         return self._find_ide(TreeBackend(self._space, "the IDE that owns this workspace does not offer it"))
 

@@ -90,9 +90,6 @@ class TreeBackend:
     async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
         return self._unsupported(None)
 
-    async def aclose(self) -> None:
-        """There is nothing to close."""
-
     def _unsupported(self, nothing: T) -> CodeAnswer[T]:
         return CodeAnswer(nothing, NAME, AnswerStatus.UNSUPPORTED, self._why or "this needs a language server")
 

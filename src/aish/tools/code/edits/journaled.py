@@ -46,9 +46,6 @@ class JournaledApplier:
     async def list_undoable(self) -> Sequence[UndoableEdit]:
         return await asyncio.to_thread(self._list_undoable)
 
-    async def aclose(self) -> None:
-        """Nothing is open between changes."""
-
     def _recover(self) -> str:
         with self._undo_log.locked():
             return self._recover_locked()
@@ -120,7 +117,7 @@ class JournaledApplier:
             finish(self._placement, record, self._step)
         except ToolError as exc:
             left = self._start_rollback(record)
-            reasons = [Conflict(path, "somebody else changed it, and it stays as it is") for path in left]
+            reasons = [Conflict(path, "another program changed it, and it stays as it is") for path in left]
             return (Conflict(record.title, exc.message), *reasons)
         self._step("keep")
         self._undo_log.keep(record)
@@ -186,7 +183,7 @@ class JournaledApplier:
 
 def _rollback_note(record: Record, left: Sequence[str]) -> str:
     note = f"an interrupted change was taken back: {record.title}"
-    return f"{note}; changed by somebody else and left so: {', '.join(left[:_SHOWN])}" if left else note
+    return f"{note}; changed by another program and left so: {', '.join(left[:_SHOWN])}" if left else note
 
 
 def _now_ms() -> int:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -44,39 +45,30 @@ class FilePlacement:
 
     def find(self, path: str) -> FileState | None:
         """Returns None if there is no file. Raises ToolError if it may not be replaced."""
-        try:
-            with self._space.folder_of(path) as (folder, name):
-                return _find(folder, name, path)
-        except ToolError as exc:
-            if is_gone(exc):
-                return None
-            raise
+        with _ignoring(is_gone), self._space.folder_of(path) as (folder, name):
+            return _find(folder, name, path)
+        return None
 
     def find_folder(self, path: str) -> tuple[int, int] | None:
         """Returns the identity of the file's folder, None if there is none. Raises ToolError if the file may not be
         replaced."""
         self.find(path)
-        try:
-            with self._space.folder_of(path) as (folder, _):
-                status = os.fstat(folder)
-        except ToolError as exc:
-            if is_gone(exc):
-                return None
-            raise
-        return status.st_dev, status.st_ino
+        with _ignoring(is_gone), self._space.folder_of(path) as (folder, _):
+            status = os.fstat(folder)
+            return status.st_dev, status.st_ino
+        return None
 
     def find_hash(self, path: str) -> str | None:
         """Returns the hash for comparison; "" if it is not a plain file."""
-        try:
-            with self._space.folder_of(path) as (folder, name):
-                return _hash(folder, name)
-        except ToolError as exc:
-            return None if is_gone(exc) else ""
+        return self._hash_of(path)
 
     def stage_hash(self, change: FileChange) -> str | None:
+        return self._hash_of(change.path, change.stage)
+
+    def _hash_of(self, path: str, stage: str = "") -> str | None:
         try:
-            with self._space.folder_of(change.path) as (folder, _):
-                return _hash(folder, change.stage)
+            with self._space.folder_of(path) as (folder, name):
+                return _hash(folder, stage or name)
         except ToolError as exc:
             return None if is_gone(exc) else ""
 
@@ -108,21 +100,13 @@ class FilePlacement:
 
     def discard(self, change: FileChange) -> None:
         """Removes the stage, if there is one."""
-        try:
-            with self._space.folder_of(change.path) as (folder, _):
-                os.unlink(change.stage, dir_fd=folder)
-        except ToolError as exc:
-            if not _is_out_of_reach(exc):
-                raise
+        with _ignoring(_is_out_of_reach), self._space.folder_of(change.path) as (folder, _):
+            os.unlink(change.stage, dir_fd=folder)
 
     def sync(self, path: str) -> None:
         """Makes changes in the file's folder survive a loss of power."""
-        try:
-            with self._space.folder_of(path) as (folder, _):
-                os.fsync(folder)
-        except ToolError as exc:
-            if not _is_out_of_reach(exc):
-                raise
+        with _ignoring(_is_out_of_reach), self._space.folder_of(path) as (folder, _):
+            os.fsync(folder)
 
     def make_folder(self, path: str) -> None:
         with self._space.folder_of(path) as (folder, name):
@@ -133,6 +117,15 @@ class FilePlacement:
         """Removes the folder if it is empty."""
         with contextlib.suppress(ToolError), self._space.folder_of(path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _ignoring(is_ignored: Callable[[ToolError], bool]) -> Iterator[None]:
+    try:
+        yield
+    except ToolError as exc:
+        if not is_ignored(exc):
+            raise
 
 
 def is_gone(exc: ToolError) -> bool:

@@ -69,5 +69,3 @@ class EditApplier(Protocol):
 
     async def list_undoable(self) -> Sequence[UndoableEdit]:
         """Returns the changes that can be undone, newest first."""
-
-    async def aclose(self) -> None: ...

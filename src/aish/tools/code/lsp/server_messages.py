@@ -135,7 +135,7 @@ class ServerMessages:
 
     def _capture(self, edit: object) -> dict[str, Any]:
         if self._captured is None or len(self._captured) >= _MAX_CAPTURED:
-            return {"applied": False, "failureReason": "nobody asked for an edit"}
+            return {"applied": False, "failureReason": "no edit was requested"}
         self._captured.append(edit)
         return {"applied": True}
 

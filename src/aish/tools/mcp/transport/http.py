@@ -137,7 +137,7 @@ class HttpTransport:
             return (answer or await self._resume(reply, timeout_s)).get_result()
         except asyncio.CancelledError:
             if not self._stateless and method != "initialize":
-                params = {"requestId": id, "reason": "nobody waits for it any more"}
+                params = {"requestId": id, "reason": "the caller no longer waits"}
                 self._background.run(lambda: self._post(encode_notification("notifications/cancelled", params)))
             raise
 
@@ -189,7 +189,7 @@ class HttpTransport:
         if (here.scheme, here.netloc) != (there.scheme, there.netloc):
             raise HttpFailure("it redirects to another origin, which is not followed", status=response.status)
         if self._spec.only and (find_url_fault(target) or find_allowed(target, self._spec.only) is None):
-            raise HttpFailure("it redirects to where nobody is allowed to go", status=response.status)
+            raise HttpFailure("it redirects to an address that is not allowed", status=response.status)
         return target
 
     def _headers(self, extra: Headers, *, with_body: bool) -> Headers:

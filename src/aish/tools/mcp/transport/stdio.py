@@ -115,4 +115,4 @@ def _cancelled(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
     """Returns the cancel notification. The handshake cannot be cancelled."""
     if method == "initialize":
         return None
-    return "notifications/cancelled", {"requestId": id, "reason": "nobody waits for it any more"}
+    return "notifications/cancelled", {"requestId": id, "reason": "the caller no longer waits"}
