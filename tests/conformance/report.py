@@ -11,13 +11,12 @@ from suite import SUITE, Outcome, Scenario
 
 _HEAD = f"""# Conformance
 
-The score of aish in the official MCP conformance suite, `{SUITE}`. Made by `make conformance`, which runs every
-scenario the suite lists for a revision, except those named below, and fails when anything else than the named fails.
+This page shows the score of aish in the official MCP conformance suite, `{SUITE}`. `make conformance` writes it. It runs
+every scenario that the suite lists for a revision, except those named below, and fails if any other check fails.
 
-The client under test is `tests/conformance_client.py` (the client of `aish mcp`), the server is
-`tests/conformance/server.py` (the frontend behind `aish mcp serve` and `/mcp`, with the tools the suite asks for). The
-suite speaks HTTP only; stdio is covered by our own tests and by real servers. "passed" counts checks; those the suite
-skips or only notes are left out.
+The client under test is `tests/conformance_client.py` (the client of `aish mcp`). The server is `tests/conformance/server.py`
+(the frontend behind `aish mcp serve` and `/mcp`, with the tools that the suite needs). The suite uses HTTP only; stdio is
+covered by our own tests and by real servers. "passed" counts checks; skipped and informational checks are not counted.
 """
 
 
@@ -30,7 +29,7 @@ def write_report(
 
 def _summary(outcomes: Sequence[Outcome]) -> str:
     rows = [
-        "## In short",
+        "## Summary",
         "",
         "| under test | revision | scenarios | all green | checks passed |",
         "|---|---|---|---|---|",
