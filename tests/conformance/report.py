@@ -11,12 +11,14 @@ from suite import SUITE, Outcome, Scenario
 
 _HEAD = f"""# Conformance
 
-This page shows the score of aish in the official MCP conformance suite, `{SUITE}`. `make conformance` writes it. It runs
-every scenario that the suite lists for a revision, except those named below, and fails if any other check fails.
+This page shows the score of aish in the official MCP conformance suite, `{SUITE}`. It is
+written by `make conformance`, which runs every scenario that the suite lists for a revision, except those named below,
+and fails if any other check fails.
 
-The client under test is `tests/conformance_client.py` (the client of `aish mcp`). The server is `tests/conformance/server.py`
-(the frontend behind `aish mcp serve` and `/mcp`, with the tools that the suite needs). The suite uses HTTP only; stdio is
-covered by our own tests and by real servers. "passed" counts checks; skipped and informational checks are not counted.
+The client under test is `tests/conformance_client.py` (the client of `aish mcp`). The server is
+`tests/conformance/server.py` (the frontend behind `aish mcp serve` and `/mcp`, with the tools that the suite needs).
+The suite uses HTTP only; stdio is covered by our own tests and by real servers. "passed" counts checks; skipped and
+informational checks are not counted.
 """
 
 

@@ -109,7 +109,7 @@ def test_what_is_nested_without_end_is_refused_or_cut():
 def test_what_is_no_file_of_the_workspace_is_outside(uri, tmp_path):
     space = Workspace(tmp_path)
     raw = msgspec.Raw(json.dumps([{"uri": uri or "file:", "range": _RANGE}]).encode())
-    (place,) = ServerFiles(space, "utf-16").places(decoding.decode_locations(raw))
+    (place,) = ServerFiles(space, "utf-16").convert_locations(decoding.decode_locations(raw))
     space.close()
     assert place.outside and not place.text
 

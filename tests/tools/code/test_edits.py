@@ -184,7 +184,7 @@ async def test_who_else_changes_files_here_is_waited_for_and_named(place):
     done = threading.Event()
 
     def hold():
-        with UndoLog(place.state, place.root.resolve()).locked():
+        with UndoLog(place.state, place.root.resolve()).lock():
             held.set()
             done.wait(10)
 
@@ -193,12 +193,12 @@ async def test_who_else_changes_files_here_is_waited_for_and_named(place):
     assert held.wait(10)
     with (
         pytest.raises(ToolError, match=rf"another aish \(.*/{os.getpid()}/.*\) has been changing files"),
-        undo_log.locked(),
+        undo_log.lock(),
     ):
         pass
     done.set()
     other.join(10)
-    with undo_log.locked():
+    with undo_log.lock():
         pass
 
 

@@ -43,7 +43,7 @@ async def find(space: Workspace, by: str, pattern: str, **query) -> list[tuple[s
     path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
     found = await search(space, Query(pattern, **query), search_path=path)
     assert found.by == by
-    return [(place.path, place.line) for place in found.places]
+    return [(place.path, place.line) for place in found.locations]
 
 
 async def test_lines_are_found_by_text_with_their_files_and_numbers(space, by):
@@ -111,7 +111,7 @@ async def test_a_glob_means_the_same_to_both(space, by, glob, expected):
 async def test_a_file_may_be_searched_alone_and_what_is_not_there_is_an_error(space, by):
     write(space, a_dot_py="x\ny\n", b_dot_py="x\n")
     found = await search(space, Query("x", below="a.py"), search_path="")
-    assert [place.path for place in found.places] == ["a.py"]
+    assert [place.path for place in found.locations] == ["a.py"]
     with pytest.raises(ToolError, match="does not exist"):
         await find(space, by, "x", below="missing")
     with pytest.raises(ToolError):
@@ -136,7 +136,7 @@ async def test_files_that_are_too_large_are_counted_and_the_answer_is_not_whole(
         (space.root / name).write_text("needle " * 700_000)
     path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
     found = await search(space, Query("needle", glob="*.py"), search_path=path)
-    assert ([place.path for place in found.places], found.by) == (["a.py"], by)
+    assert ([place.path for place in found.locations], found.by) == (["a.py"], by)
     assert found.note == "1 files are too large to be looked at"
     alone = await search(space, Query("needle", below="large.py"), search_path=path)
     assert alone.note == "1 files are too large to be looked at"
@@ -153,7 +153,7 @@ async def test_more_matches_than_anyone_reads_are_counted_no_further(space, by):
     write(space, a_dot_txt="x\n" * (MAX_MATCHES + 500))
     path = str(Path(RIPGREP).parent) if by == "ripgrep" else ""
     found = await search(space, Query("x"), search_path=path)
-    assert len(found.places) == MAX_MATCHES
+    assert len(found.locations) == MAX_MATCHES
     assert not found.complete
 
 

@@ -36,10 +36,10 @@ class Scope:
         self.copies: dict[str, str] = {}
 
     def copy(self) -> Scope:
-        twin = object.__new__(Scope)
-        twin.__dict__.update(self.__dict__)
-        twin._variables = dict(self._variables)
-        return twin
+        copy_of = object.__new__(Scope)
+        copy_of.__dict__.update(self.__dict__)
+        copy_of._variables = dict(self._variables)
+        return copy_of
 
     def write(self, path: str | None, text: str) -> None:
         """Appends to earlier text, because either of two writes may be the one that is run."""
@@ -76,7 +76,7 @@ class Scope:
 
     def without(self, name: str) -> Scope:
         """Returns a scope for the text of an alias or a function, in which its own name means the program."""
-        twin = self.copy()
-        twin.aliases = {key: text for key, text in self.aliases.items() if key != name}
-        twin.functions = {key: text for key, text in self.functions.items() if key != name}
-        return twin
+        copy_of = self.copy()
+        copy_of.aliases = {key: text for key, text in self.aliases.items() if key != name}
+        copy_of.functions = {key: text for key, text in self.functions.items() if key != name}
+        return copy_of

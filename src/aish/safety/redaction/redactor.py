@@ -59,8 +59,8 @@ class Redactor:
         self._values = sorted(long_enough, key=lambda value: (-len(value), value))
         # In JSON a value is escaped, and in the JSON text of a call's arguments twice. There a model may have used
         # escapes for characters beyond ASCII.
-        once = [form for value in self._values for form in (_escaped(value), _escaped(value, spelt_out=True))]
-        self._escaped = list(dict.fromkeys(form for value in once for form in (_escaped(value), value)))
+        once = [form for value in self._values for form in (_escape(value), _escape(value, ascii_only=True))]
+        self._escaped_forms = list(dict.fromkeys(form for value in once for form in (_escape(value), value)))
         # Text may contain JSON. Most values look the same there and are searched once.
         self._text_forms = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
 
@@ -71,7 +71,7 @@ class Redactor:
     def json(self, line: bytes) -> bytes:
         """Redacts external JSON completely. If a number is redacted, the result is no longer valid JSON."""
         text = line.decode()
-        redacted = self._replace(text, self._escaped, _mark)
+        redacted = self._replace(text, self._escaped_forms, _mark)
         return line if redacted is text else redacted.encode()
 
     def line(self, line: bytes) -> bytes:
@@ -85,25 +85,25 @@ class Redactor:
             return redacted
         return redacted_line + b"\n" if line.endswith(b"\n") else redacted_line
 
-    def _redact_value(self, value: Any, name: str = "", *, ours: bool = True) -> Any:
+    def _redact_value(self, value: Any, name: str = "", *, is_ours: bool = True) -> Any:
         if isinstance(value, str):
-            return value if ours and name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
+            return value if is_ours and name in TAGS and _OUR_WORD.fullmatch(value) else self.text(value)
         if isinstance(value, list):
-            return [self._redact_value(item, name, ours=ours) for item in value]
+            return [self._redact_value(item, name, is_ours=is_ours) for item in value]
         if isinstance(value, dict):
             return {
-                self._redact_key(key, ours=ours): self._redact_member(key, item, ours=ours)
+                self._redact_key(key, is_ours=is_ours): self._redact_member(key, item, is_ours=is_ours)
                 for key, item in value.items()
             }
         return value
 
-    def _redact_member(self, key: str, item: Any, *, ours: bool) -> Any:
-        if ours and key == "logprobs" and isinstance(item, list | dict):
+    def _redact_member(self, key: str, item: Any, *, is_ours: bool) -> Any:
+        if is_ours and key == "logprobs" and isinstance(item, list | dict):
             return type(item)()  # token probabilities would spell a secret out again
-        return self._redact_value(item, key, ours=ours and key not in _EXTERNAL_FIELDS)
+        return self._redact_value(item, key, is_ours=is_ours and key not in _EXTERNAL_FIELDS)
 
-    def _redact_key(self, key: str, *, ours: bool) -> str:
-        return key if ours and _OUR_WORD.fullmatch(key) else self.text(key)
+    def _redact_key(self, key: str, *, is_ours: bool) -> str:
+        return key if is_ours and _OUR_WORD.fullmatch(key) else self.text(key)
 
     def pieces(self, pieces: Sequence[str]) -> Sequence[str]:
         """Redacts text or JSON that comes in pieces. The first piece of a secret gets the mark, its other pieces
@@ -133,7 +133,7 @@ class Redactor:
     def within_json(self, found: str) -> str:
         """Returns the found text as it is written in a JSON string; unchanged if it was found in one."""
         is_plain = found in self._values or _CONTROL.search(found)
-        return _escaped(found) if is_plain else found
+        return _escape(found) if is_plain else found
 
     def _replace(self, text: str, values: list[str], stand_in: Callable[[str], str]) -> str:
         for value in values:
@@ -152,10 +152,10 @@ class Redactor:
 
 def _find_prefix(text: str, form: str) -> int:
     """Returns where the text ends with a prefix of `form`; its length if it does not."""
-    place = text.find(form[0], max(0, len(text) - len(form) + 1))
-    while place >= 0 and not form.startswith(text[place:]):
-        place = text.find(form[0], place + 1)
-    return place if place >= 0 else len(text)
+    position = text.find(form[0], max(0, len(text) - len(form) + 1))
+    while position >= 0 and not form.startswith(text[position:]):
+        position = text.find(form[0], position + 1)
+    return position if position >= 0 else len(text)
 
 
 def _mark(secret: str) -> str:
@@ -166,10 +166,10 @@ def _mask(secret: str) -> str:
     return _FIRST + _REST * (len(secret) - 1)
 
 
-def _escaped(value: str, *, spelt_out: bool = False) -> str:
+def _escape(value: str, *, ascii_only: bool = False) -> str:
     import json  # only needed with secrets
 
-    return json.dumps(value, ensure_ascii=spelt_out)[1:-1]
+    return json.dumps(value, ensure_ascii=ascii_only)[1:-1]
 
 
 class Vault:

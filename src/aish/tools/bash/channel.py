@@ -101,9 +101,9 @@ class Channel:
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
         names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
-        ours = shlex.quote(str(_HOME / ("rc.sh" if self._posix else "rc.bash")))
-        theirs = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
-        return f"{settings}\n. {ours}\n{theirs}\n__aish_settle\n"
+        our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._posix else "rc.bash")))
+        user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
+        return f"{settings}\n. {our_rc}\n{user_rc}\n__aish_settle\n"
 
     def write_line(self, line: str, mode: Mode) -> tuple[str, bytes]:
         """Writes the next line and starts it. Returns its nonce and the bytes to type."""

@@ -116,9 +116,9 @@ async def run_model_line(spec: ModelLineSpec, on_text: Callable[[str], None] | N
         return listener.capture.result(spec.line, status, cwd, time.monotonic() - started_s, end)
 
 
-def _final_cwd(begun: str, seen: str) -> str:
+def _final_cwd(before: str, after: str) -> str:
     """Keeps the previous name of the directory if it is still the same one."""
-    return begun if not seen or os.path.realpath(begun) == seen else seen
+    return before if not after or os.path.realpath(before) == after else after
 
 
 async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket) -> ProcessSpec:
@@ -170,26 +170,26 @@ def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
 
 
 async def _wait_for_end(pty: Pty, listener: _OutputListener, report: _ReportSocket, timeout_s: float) -> RunEnd:
-    ending = asyncio.ensure_future(pty.wait())
-    asking = asyncio.ensure_future(listener.asked.wait())
-    over = asyncio.ensure_future(report.ended.wait())
+    exit_task = asyncio.ensure_future(pty.wait())
+    asked_task = asyncio.ensure_future(listener.asked.wait())
+    ended_task = asyncio.ensure_future(report.ended.wait())
     try:
-        await asyncio.wait({ending, asking, over}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({exit_task, asked_task, ended_task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         end = RunEnd.DONE
-        if not ending.done() and not over.done():
-            end = RunEnd.ASKED if asking.done() else RunEnd.TIMED_OUT
+        if not exit_task.done() and not ended_task.done():
+            end = RunEnd.ASKED if asked_task.done() else RunEnd.TIMED_OUT
             report.is_late = True
             pty.interrupt()
-            await asyncio.wait({ending, over}, timeout=_INTERRUPTED_S, return_when=asyncio.FIRST_COMPLETED)
-        if over.done() and not ending.done():
+            await asyncio.wait({exit_task, ended_task}, timeout=_INTERRUPTED_S, return_when=asyncio.FIRST_COMPLETED)
+        if ended_task.done() and not exit_task.done():
             await pty.end_descendants()
             report.release()
-            await asyncio.wait({ending}, timeout=_INTERRUPTED_S)
+            await asyncio.wait({exit_task}, timeout=_INTERRUPTED_S)
         return end
     finally:
-        ending.cancel()
-        asking.cancel()
-        over.cancel()
+        exit_task.cancel()
+        asked_task.cancel()
+        ended_task.cancel()
 
 
 class _OutputListener:
@@ -209,7 +209,7 @@ class _ReportSocket:
     """Our end of the socket on which the copy reports that it is ready, and when to read its directory."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self._socket, self._theirs = socket.socketpair()
+        self._socket, self._copy_end = socket.socketpair()
         self._socket.setblocking(False)
         if _HAS_SENDERS:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -229,10 +229,10 @@ class _ReportSocket:
 
     @property
     def writer(self) -> int:
-        return self._theirs.fileno()
+        return self._copy_end.fileno()
 
     def close_writer(self) -> None:
-        self._theirs.close()
+        self._copy_end.close()
 
     def _read(self) -> None:
         try:

@@ -111,11 +111,11 @@ class Bubblewrap:
 
     def _bwrap_arguments(self, cwd: Path) -> tuple[str, ...]:
         workspace = str(self._workspace)
-        around, others = self._split_hidden()
+        enclosing, others = self._split_hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
             *chain.from_iterable(islice(_cover_sockets(), _MAX_SOCKET_FOLDERS)),
-            *_mask_arguments(around),
+            *_mask_arguments(enclosing),
             *("--bind", workspace, workspace),
             *_mask_arguments(others),
             *("--chdir", str(cwd)),
@@ -128,10 +128,10 @@ class Bubblewrap:
         """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
         others."""
         workspace = self._workspace.resolve()
-        there = [path for path in dict.fromkeys(map(_resolve_strictly, self._hides)) if path is not None]
-        around = [path for path in there if workspace.is_relative_to(path)]
-        others = {path for path in there if path not in around}
-        return around, sorted(path for path in others if others.isdisjoint(path.parents))
+        existing = [path for path in dict.fromkeys(map(_resolve_strictly, self._hides)) if path is not None]
+        enclosing = [path for path in existing if workspace.is_relative_to(path)]
+        others = {path for path in existing if path not in enclosing}
+        return enclosing, sorted(path for path in others if others.isdisjoint(path.parents))
 
     async def _is_available(self) -> bool:
         """Tried once: kernels and containers may forbid what is installed."""

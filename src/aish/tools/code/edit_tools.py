@@ -155,8 +155,8 @@ class EditTools:
                 continue
             note = note or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
             outline = (await self._backends.outline(source)).value
-            if not merge and (beside := find_beside(source, outline, symbol, new_name)) is not None:
-                text = f"nothing was changed: {beside.path}:{beside.line} declares {new_name} already, beside {symbol}"
+            if not merge and (clash := find_beside(source, outline, symbol, new_name)) is not None:
+                text = f"nothing was changed: {clash.path}:{clash.line} declares {new_name} already, beside {symbol}"
                 raise ToolError(f"{text}. Take another name, or give `merge` if one name for both is meant.")
         return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, note))))
 
@@ -179,7 +179,7 @@ class EditTools:
     async def _edit(self, arguments: Arguments) -> ProposedChange:
         edits = await resolve_model_edits(self._space, self._contents.load, arguments["edits"])
         if self._format_on_edit:
-            edits = [await self._formatted(edit) for edit in edits]
+            edits = [await self._format_edit(edit) for edit in edits]
         return ProposedChange(CodeAnswer(tuple(edits), "aish"), f"edit {', '.join(edit.path for edit in edits)}")
 
     async def _list_actions(self, source: SourceText, line: int, end_line: int) -> str:
@@ -239,7 +239,7 @@ class EditTools:
     def _remember_edited(self, outcome: EditOutcome) -> None:
         self.edited = list(dict.fromkeys((*outcome.applied, *self.edited)))[:200]
 
-    async def _formatted(self, edit: FileEdit) -> FileEdit:
+    async def _format_edit(self, edit: FileEdit) -> FileEdit:
         """Formats the new content if a formatter accepts it."""
         if edit.content is None:
             return edit

@@ -45,7 +45,7 @@ class QueryTools:
         return join_lines(head, format_symbol_tree(answer.value[: page.end]))
 
     async def symbols(self, arguments: Arguments) -> str:
-        offset, limit = _paging(arguments)
+        offset, limit = _page_arguments(arguments)
         answer = await self._backends.symbols(str(arguments["query"]), _MAX_SYMBOLS)
         page = ResultPage(len(answer.value), offset, limit, complete=len(answer.value) < _MAX_SYMBOLS)
         return join_lines(envelope(answer, page), format_symbol_list(answer.value[page.start : page.end]))
@@ -60,16 +60,16 @@ class QueryTools:
         source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).definition(source, spot)
         page = ResultPage(len(answer.value), 0, _DEFINITIONS_SHOWN)
-        shown = [await self._show_location(place) for place in answer.value[: page.end]]
+        shown = [await self._show_location(location) for location in answer.value[: page.end]]
         head = envelope(answer, _actual_line(arguments, spot), page, revision=source.revision)
         return join_lines(head, *(shown or [_empty_text(answer)]))
 
     async def references(self, arguments: Arguments) -> str:
         source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).references(source, spot)
-        offset, limit = _paging(arguments)
+        offset, limit = _page_arguments(arguments)
         page = ResultPage(len(answer.value), offset, limit)
-        files = f"files={len({place.path for place in answer.value})}"
+        files = f"files={len({location.path for location in answer.value})}"
         head = envelope(answer, _actual_line(arguments, spot), page, files, revision=source.revision)
         none = f"there are no more than {len(answer.value)}" if answer.value else _empty_text(answer)
         return join_lines(head, group_by_file(answer.value[page.start : page.end]) or none)
@@ -112,23 +112,25 @@ class QueryTools:
         source = await self._load(arguments)
         return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
-    async def _show_location(self, place: Location) -> str:
+    async def _show_location(self, location: Location) -> str:
         """Shows a declaration with its code. The syntax tree gives its end if the server returned only the name."""
-        if place.outside:
-            return f"{place.path}:{place.line} (outside the workspace, not read)"
+        if location.outside:
+            return f"{location.path}:{location.line} (outside the workspace, not read)"
         try:
-            source = await self._contents.load(place.path)
+            source = await self._contents.load(location.path)
         except ToolError:
-            return f"{place.path}:{place.line}"
-        end_line = place.end_line if place.end_line > place.line else await self._end_line(source, place.line)
-        return f"{place.path}:{place.line}\n{format_declaration(source, place.line, end_line)}"
+            return f"{location.path}:{location.line}"
+        end_line = (
+            location.end_line if location.end_line > location.line else await self._end_line(source, location.line)
+        )
+        return f"{location.path}:{location.line}\n{format_declaration(source, location.line, end_line)}"
 
     async def _end_line(self, source: SourceText, line: int) -> int:
         symbols = (await self._backends.outline(source)).value
         return max((symbol.end_line for symbol in symbols if symbol.line == line), default=line)
 
 
-def _paging(arguments: Arguments) -> tuple[int, int]:
+def _page_arguments(arguments: Arguments) -> tuple[int, int]:
     return int(arguments.get("offset", 0)), int(arguments.get("limit", _PLACES_SHOWN))
 
 

@@ -57,12 +57,12 @@ def _format_part(path: str, part: FilePart, end: int | None) -> str:
     if part.is_binary:
         return envelope(CodeAnswer(None, "aish", AnswerStatus.UNSUPPORTED, _binary_note(part.size)), "total=0")
     source = SourceText(path, b"", part.text)
-    there = part.start + len(source.lines) - 1
+    last_read = part.start + len(source.lines) - 1
     wanted = min(end or part.total, part.total) if part.counted else end
     if part.is_cut:
         shown, last = format_line_start(part.start, part.text), part.start
     else:
-        shown, last = number_lines(source, part.start, min(there, wanted or there), first=part.start)
+        shown, last = number_lines(source, part.start, min(last_read, wanted or last_read), first=part.start)
     more = "truncated=true" if wanted is None or last < wanted else "truncated=false"
     if more == "truncated=true" and (part.counted or last < part.total):  # lines that were not scanned cannot be read
         more += f" next_line={last + 1}"
@@ -102,7 +102,7 @@ async def search_files(space: Workspace, arguments: Arguments, *, search_path: s
     )
     found = await search(space, query, search_path=search_path)
     limit, offset = int(arguments.get("limit", _SEARCH_SHOWN)), int(arguments.get("offset", 0))
-    page = ResultPage(len(found.places), offset, limit, complete=found.complete)
+    page = ResultPage(len(found.locations), offset, limit, complete=found.complete)
     is_all = found.complete and not found.note
     answer = CodeAnswer(None, found.by, AnswerStatus.FRESH if is_all else AnswerStatus.PARTIAL, found.note)
-    return join_lines(envelope(answer, page), group_by_file(found.places[page.start : page.end]))
+    return join_lines(envelope(answer, page), group_by_file(found.locations[page.start : page.end]))

@@ -48,12 +48,12 @@ def join_lines(*parts: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def group_by_file(places: Iterable[Location]) -> str:
+def group_by_file(locations: Iterable[Location]) -> str:
     """Lists each file once, with its lines below it."""
     blocks: list[str] = []
-    for path, group in groupby(places, key=lambda place: place.path):
+    for path, group in groupby(locations, key=lambda location: location.path):
         found = list(group)
-        lines = [f"  {place.line}: {place.text}" if place.text else f"  {place.line}" for place in found]
+        lines = [f"  {location.line}: {location.text}" if location.text else f"  {location.line}" for location in found]
         blocks.append("\n".join([f"{path} (outside the workspace)" if found[0].outside else path, *lines]))
     return "\n".join(blocks)
 
@@ -79,13 +79,13 @@ def _container_text(symbol: Symbol) -> str:
 
 
 def format_diagnostics(problems: Sequence[Diagnostic]) -> str:
-    return "\n".join(_format_problem(one) for one in problems)
+    return "\n".join(_format_problem(diagnostic) for diagnostic in problems)
 
 
-def _format_problem(one: Diagnostic) -> str:
-    origin = " ".join(part for part in (one.source, one.code) if part)
-    message = " ".join(one.message.split())[:_MESSAGE_CHARS]
-    return f"{one.path}:{one.line}: {one.severity}: {message}{f' [{origin}]' if origin else ''}"
+def _format_problem(diagnostic: Diagnostic) -> str:
+    origin = " ".join(part for part in (diagnostic.source, diagnostic.code) if part)
+    message = " ".join(diagnostic.message.split())[:_MESSAGE_CHARS]
+    return f"{diagnostic.path}:{diagnostic.line}: {diagnostic.severity}: {message}{f' [{origin}]' if origin else ''}"
 
 
 def summarise_diagnostics(answer: CodeAnswer[tuple[Diagnostic, ...]]) -> str:

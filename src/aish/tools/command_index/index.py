@@ -64,11 +64,11 @@ class CommandIndex:
             ).fetchall()
             hints = [_hint(program, about, here=bool(here)) for program, about, here in rows]
             missing = [hint for hint in hints[:limit] if not hint.here][:_MAX_MISSING]
-            here = [_with_line(db, hint, query) for hint in hints if hint.here][:limit]
-            return [*self._remembered(words, here, limit), *missing]
+            here = [_add_example(db, hint, query) for hint in hints if hint.here][:limit]
+            return [*self._add_from_history(words, here, limit), *missing]
         return ()
 
-    def _remembered(self, words: list[str], hints: list[CommandHint], limit: int) -> list[CommandHint]:
+    def _add_from_history(self, words: list[str], hints: list[CommandHint], limit: int) -> list[CommandHint]:
         """Adds a line of the user's history, as the last hint or instead of the same program's hint."""
         if self._history is None:
             return hints
@@ -152,7 +152,7 @@ def _words(question: str) -> list[str]:
     return list(dict.fromkeys((*searched_words, *more)))[:_MAX_WORDS]
 
 
-def _with_line(db: sqlite3.Connection, hint: CommandHint, query: str) -> CommandHint:
+def _add_example(db: sqlite3.Connection, hint: CommandHint, query: str) -> CommandHint:
     """Adds the best fitting example line if our table has none."""
     if hint.example:
         return hint

@@ -105,12 +105,12 @@ def history_lines(file: Path, programs: set[str], redacted: Callable[[str], str]
 
 def find_best(lines: Iterator[ExampleLine], words: Sequence[str]) -> ExampleLine | None:
     """Returns the line that contains most of the words, the first among equals; None with fewer than two."""
-    best, most = None, _MIN_WORDS - 1
+    best, best_hits = None, _MIN_WORDS - 1
     for line in lines:
         line_words = _WORD.findall(line.line.lower())
         hits = sum(any(part.startswith(word[:5]) for part in line_words) for word in words)
-        if hits > most:
-            best, most = line, hits
+        if hits > best_hits:
+            best, best_hits = line, hits
     return best
 
 

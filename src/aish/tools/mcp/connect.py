@@ -71,7 +71,7 @@ async def _open(
     spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser, http: HttpClient | None, *, stateless: bool
 ) -> AsyncIterator[McpSession]:
     async with AsyncExitStack() as stack:
-        with FaultTranslator(spec.name, sanitiser, lambda: "").translated("spawn"):
+        with FaultTranslator(spec.name, sanitiser, lambda: "").translating("spawn"):
             transport = await stack.enter_async_context(_open_transport(spec, incoming, sanitiser, http))
         faults = FaultTranslator(spec.name, sanitiser, transport.stderr_tail)
         session = McpSession(spec, transport, incoming, faults, stateless=stateless)

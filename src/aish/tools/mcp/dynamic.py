@@ -79,17 +79,17 @@ class DynamicMcpServers:
     def views(self) -> Sequence[DynamicMcpView]:
         return [connection.view() for connection in self._connections.values()]
 
-    async def connect(self, wanted: Sequence[DynamicMcpServer]) -> Mapping[str, tuple[Toolset, Lease]]:
+    async def connect(self, requests: Sequence[DynamicMcpServer]) -> Mapping[str, tuple[Toolset, Lease]]:
         """Returns toolsets by label.
 
         Raises DynamicMcpRefused for a server that is not allowed, DynamicMcpFailed for one that cannot be connected.
         """
-        specs = [self._check_allowed(each) for each in wanted]
+        specs = [self._check_allowed(request) for request in requests]
         found: dict[str, tuple[Toolset, Lease]] = {}
-        for each, (spec, is_named) in zip(wanted, specs, strict=True):
-            connection = self._find(each) or self._open_connection(each, spec, is_named=is_named)
-            found[each.label] = (connection, connection.lease())
-        await self._wait_ready([self._connections[_key(each)] for each in wanted])
+        for request, (spec, is_named) in zip(requests, specs, strict=True):
+            connection = self._find(request) or self._open_connection(request, spec, is_named=is_named)
+            found[request.label] = (connection, connection.lease())
+        await self._wait_ready([self._connections[_key(request)] for request in requests])
         return found
 
     async def aclose(self) -> None:
@@ -100,18 +100,18 @@ class DynamicMcpServers:
         if self._closing:
             await asyncio.wait(self._closing)
 
-    def _check_allowed(self, wanted: DynamicMcpServer) -> tuple[ServerSpec, bool]:
-        if fault := find_url_fault(wanted.url):
-            raise DynamicMcpRefused(wanted.label, fault, "faulty")
-        allowed = find_allowed(wanted.url, self._patterns)
+    def _check_allowed(self, request: DynamicMcpServer) -> tuple[ServerSpec, bool]:
+        if fault := find_url_fault(request.url):
+            raise DynamicMcpRefused(request.label, fault, "faulty")
+        allowed = find_allowed(request.url, self._patterns)
         if allowed is None:
             why = "is not among the MCP servers that this server connects to for a request"
-            raise DynamicMcpRefused(wanted.label, why, "unlisted")
+            raise DynamicMcpRefused(request.label, why, "unlisted")
         spec = ServerSpec(
-            name=wanted.label,
-            url=wanted.url,
-            token=wanted.token,
-            headers=wanted.headers,
+            name=request.label,
+            url=request.url,
+            token=request.token,
+            headers=request.headers,
             only=self._patterns,
             start_timeout_s=self._connect_s,
             list_timeout_s=self._connect_s,
@@ -120,17 +120,17 @@ class DynamicMcpServers:
         )
         return spec, allowed.names_host
 
-    def _find(self, wanted: DynamicMcpServer) -> _Connection | None:
-        connection = self._connections.get(_key(wanted))
+    def _find(self, request: DynamicMcpServer) -> _Connection | None:
+        connection = self._connections.get(_key(request))
         if connection is not None and connection.server.state not in (ServerState.CONNECTING, ServerState.READY):
-            self._close(_key(wanted))
+            self._close(_key(request))
             return None
         return connection
 
-    def _open_connection(self, wanted: DynamicMcpServer, spec: ServerSpec, *, is_named: bool) -> _Connection:
-        self._make_room(wanted)
-        connection = _Connection(wanted.owner, spec, None if is_named else is_public)
-        self._connections[_key(wanted)] = connection
+    def _open_connection(self, request: DynamicMcpServer, spec: ServerSpec, *, is_named: bool) -> _Connection:
+        self._make_room(request)
+        connection = _Connection(request.owner, spec, None if is_named else is_public)
+        self._connections[_key(request)] = connection
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(self._idle_s, self._sweep)
         return connection
@@ -151,15 +151,15 @@ class DynamicMcpServers:
             why = server.failure.message if server.failure else f"MCP server {server.spec.name}: no answer in time"
             raise DynamicMcpFailed(server.spec.name, why)
 
-    def _make_room(self, wanted: DynamicMcpServer) -> None:
-        own = [key for key, connection in self._connections.items() if connection.owner == wanted.owner]
-        for keys, limit in ((own, self._max_per_owner), (list(self._connections), MAX_SERVERS)):
+    def _make_room(self, request: DynamicMcpServer) -> None:
+        own_keys = [key for key, connection in self._connections.items() if connection.owner == request.owner]
+        for keys, limit in ((own_keys, self._max_per_owner), (list(self._connections), MAX_SERVERS)):
             if len(keys) < limit:
                 continue
             free = [key for key in keys if not self._connections[key].is_in_use]
             if not free:
                 raise DynamicMcpRefused(
-                    wanted.label, f"would be one too many: {limit} can be in use at once", "too_many"
+                    request.label, f"would be one too many: {limit} can be in use at once", "too_many"
                 )
             self._close(min(free, key=lambda key: self._connections[key].used_s))
             return
@@ -234,7 +234,7 @@ class _Connection:
         return msgspec.structs.replace(part, text=self._redactor.text(part.text))
 
 
-def _key(wanted: DynamicMcpServer) -> bytes:
+def _key(request: DynamicMcpServer) -> bytes:
     """Identifies server, credentials and owner. A hash, so that they cannot be recovered."""
-    identity = [wanted.label, wanted.url, wanted.owner, wanted.token, sorted(wanted.headers.items())]
+    identity = [request.label, request.url, request.owner, request.token, sorted(request.headers.items())]
     return hashlib.sha256(msgspec.json.encode(identity)).digest()

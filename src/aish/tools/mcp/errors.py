@@ -97,7 +97,7 @@ class FaultTranslator:
         self._stderr_tail = stderr_tail
 
     @contextmanager
-    def translated(self, phase: Phase) -> Iterator[None]:
+    def translating(self, phase: Phase) -> Iterator[None]:
         try:
             yield
         except AishError as exc:

@@ -61,12 +61,12 @@ class _TooDeep(Exception):
 def _schema(node: dict[str, Any], depth: int) -> dict[str, Any]:
     if depth > MAX_DEPTH:
         raise _TooDeep
-    kept = {}
+    result = {}
     for key, value in node.items():
         if key in _NEVER_EMPTY and value in ([], {}):
             continue
-        kept[key] = _keyword(key, value, depth)
-    return kept
+        result[key] = _keyword(key, value, depth)
+    return result
 
 
 def _keyword(key: str, value: Any, depth: int) -> Any:
@@ -162,7 +162,7 @@ def _find_circles(edges: dict[Path, set[Path]]) -> set[Path]:
     left = set(edges)
     while True:
         reachable = {target for start in left for target in edges[start]}
-        kept = {start for start in left & reachable if edges[start] & left}
-        if kept == left:
+        result = {start for start in left & reachable if edges[start] & left}
+        if result == left:
             return left
-        left = kept
+        left = result

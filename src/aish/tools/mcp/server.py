@@ -161,24 +161,26 @@ class McpServer:
 
     async def _monitor(self, session: McpSession) -> None:
         """Waits until the server is stopped or disconnects. Lists the tools again when the server reports a change."""
-        gone = asyncio.ensure_future(session.wait_closed())
-        stop = asyncio.ensure_future(self._stopping.wait())
+        closed_task = asyncio.ensure_future(session.wait_closed())
+        stop_task = asyncio.ensure_future(self._stopping.wait())
         try:
             while True:
-                changed = asyncio.ensure_future(self._changed.wait())
-                done, _ = await asyncio.wait({gone, stop, changed}, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                if gone in done:
-                    self.failure = gone.result()
+                changed_task = asyncio.ensure_future(self._changed.wait())
+                done, _ = await asyncio.wait(
+                    {closed_task, stop_task, changed_task}, return_when=asyncio.FIRST_COMPLETED
+                )
+                changed_task.cancel()
+                if closed_task in done:
+                    self.failure = closed_task.result()
                     self._log.append(self.failure.message)
-                if gone in done or stop in done:
+                if closed_task in done or stop_task in done:
                     return
                 rereading = asyncio.ensure_future(self._reread())
-                await asyncio.wait({rereading, stop}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({rereading, stop_task}, return_when=asyncio.FIRST_COMPLETED)
                 rereading.cancel()
         finally:
-            gone.cancel()
-            stop.cancel()
+            closed_task.cancel()
+            stop_task.cancel()
 
     async def _reread(self) -> None:
         await self._pause(_DEBOUNCE_S)

@@ -105,7 +105,7 @@ class McpSession:
         if on_status is not None:
             token = f"aish-{next(self._tokens)}"
             params["_meta"] = {"progressToken": token}
-            self._incoming.follow(token, on_status)
+            self._incoming.follow_progress(token, on_status)
         try:
             result = await self._ask(
                 "call",
@@ -117,7 +117,7 @@ class McpSession:
                 headers=headers,
             )
         finally:
-            self._incoming.unfollow(token)
+            self._incoming.unfollow_progress(token)
         return tool_output(result)
 
     async def list_resources(self) -> tuple[McpResource, ...]:
@@ -168,7 +168,7 @@ class McpSession:
 
     async def start(self) -> None:
         """Shakes hands. Raises McpError."""
-        with self._faults.translated("initialize"):
+        with self._faults.translating("initialize"):
             await (self._discover() if self._stateless else self._initialize())
         self._handshakes += 1
 
@@ -202,7 +202,7 @@ class McpSession:
             await self._renew(handshakes)
         answer = await self._transport.request(method, params, timeout_s=timeout_s)
         if method != "tools/list":
-            self._incoming.changed("tools")  # the server was probably restarted, and its tools may differ
+            self._incoming.report_change("tools")  # the server was probably restarted, and its tools may differ
         return answer
 
     async def _renew(self, handshakes: int) -> None:

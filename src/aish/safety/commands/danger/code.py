@@ -58,8 +58,8 @@ def _note_precious(text: str, span: Span, scope: Scope, findings: Findings) -> N
             if _HOME.search(rest) or (
                 literal[:1] in ("/", "~") and path and is_precious(recursive_target(path), scope)
             ):
-                says = f"code that removes {literal} and everything in it"
-                findings.danger(says, span, "code.precious", "removal", catastrophe=True)
+                text = f"code that removes {literal} and everything in it"
+                findings.danger(text, span, "code.precious", "removal", catastrophe=True)
                 return
 
 
@@ -134,11 +134,11 @@ def _statement_loss(statement: str) -> str | None:
         return f"{' '.join(match[0].upper().split())} removes data for good"
     if _ALTER_DROP.search(statement):
         return "ALTER TABLE … DROP removes data for good"
-    for pattern, says in ((_DELETE, "DELETE without a bound empties the table"),
+    for pattern, text in ((_DELETE, "DELETE without a bound empties the table"),
                           (_UPDATE, "UPDATE without a bound changes every row")):  # fmt: skip
         match = pattern.search(statement)
         if match and _unbounded(match[1]):
-            return says
+            return text
     return None
 
 

@@ -103,8 +103,8 @@ class CommandScan:
 
     def _scan_unknown_program(self, call: Call) -> None:
         shown = call.words[0].shown
-        says = "runs what another command gives it" if "$UNKNOWN" in shown else f"{shown} is only known when it runs"
-        self.findings.doubt(says, call.words[0].span, "dynamic-program", "unproved")
+        text = "runs what another command gives it" if "$UNKNOWN" in shown else f"{shown} is only known when it runs"
+        self.findings.doubt(text, call.words[0].span, "dynamic-program", "unproved")
         if any(_REMOVES.fullmatch(field.text) for field in call.arguments):
             self.findings.danger(f"runs {shown} as if it were rm -rf", call.span, "remove.dynamic", "removal")
         if shown.strip('"') in ("$0", "${0}", "$BASH_SOURCE"):

@@ -97,8 +97,8 @@ def _check_docker(call: Call, scope: Scope, findings: Findings) -> None:
         inside = (recursive_target(word) for word in words if target != "/" and is_under(word, target))
         hosts = (f"{source.rstrip('/')}{path[len(target) :]}" or "/" for path in inside)
         if any(is_precious(path, scope) for path in hosts):
-            says = f"removes what is in {source} through a container"
-            findings.danger(says, call.span, "docker.mount", "removal", catastrophe=True)
+            text = f"removes what is in {source} through a container"
+            findings.danger(text, call.span, "docker.mount", "removal", catastrophe=True)
 
 
 def _find_mounts(call: Call) -> Iterator[tuple[str, str]]:
@@ -138,8 +138,8 @@ def _check_git(call: Call, scope: Scope, findings: Findings) -> None:
     if verb == "clean" and not found.has("-n", "--dry-run"):
         places = [*found.positionals[1:], *(Field(value, call.span, value) for value in found.values("-C"))]
         if any(is_precious_target(field, scope) for field in places):
-            says = "deletes files that git does not track in a place that matters"
-            findings.danger(says, call.span, "git.clean-precious", "git", catastrophe=True)
+            text = "deletes files that git does not track in a place that matters"
+            findings.danger(text, call.span, "git.clean-precious", "git", catastrophe=True)
     if verb != "config" or found.has(*_GIT_CONFIG_READS):
         return
     is_reading = words[:1] == ["get"] or len(words) < 2

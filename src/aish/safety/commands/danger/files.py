@@ -84,22 +84,22 @@ def note_write(target: Field, change: PathChange, scope: Scope, findings: Findin
 
 
 def _judge_place(path: str, place: PathKind, change: PathChange, span: Span, findings: Findings, *, firm: bool) -> None:
-    says = f"{_VERBS[change]} {path}"
+    text = f"{_VERBS[change]} {path}"
     if path == _SYSRQ:
-        findings.danger(f"{says}, which can stop the machine at once", span, "power.sysrq", "power", catastrophe=True)
+        findings.danger(f"{text}, which can stop the machine at once", span, "power.sysrq", "power", catastrophe=True)
     elif place is PathKind.DISK:
-        findings.danger(f"{says}, a whole disk", span, "disk.write", "disk", catastrophe=True)
+        findings.danger(f"{text}, a whole disk", span, "disk.write", "disk", catastrophe=True)
     elif place in _PLACES and change is not PathChange.CREATE:
         rule, kind, where = _PLACES[place]
-        findings.danger(f"{says}, {where}", span, rule, kind)
+        findings.danger(f"{text}, {where}", span, rule, kind)
     elif change is PathChange.OVERWRITE and is_data(path) and firm:
-        findings.danger(f"{says}, which holds data", span, "data.overwrite", "truncation")
+        findings.danger(f"{text}, which holds data", span, "data.overwrite", "truncation")
     elif place is PathKind.OUTSIDE and change is PathChange.OVERWRITE and firm:
-        findings.danger(f"{says}, outside the workspace", span, "outside.overwrite", "truncation")
+        findings.danger(f"{text}, outside the workspace", span, "outside.overwrite", "truncation")
     elif place is PathKind.OUTSIDE:
-        findings.doubt(f"{says}, outside the workspace", span, "outside.write", "write")
+        findings.doubt(f"{text}, outside the workspace", span, "outside.write", "write")
     else:
-        findings.doubt(says, span, "write", "write")
+        findings.doubt(text, span, "write", "write")
 
 
 def check_fed_file(words: list[Field], source: Field, scope: Scope, findings: Findings) -> None:

@@ -93,8 +93,8 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
     for action, command in pairwise(texts):
         if action in _FIND_RUNS and command.rpartition("/")[2] in _REMOVERS:
             precious = any(is_precious_target(field, scope) for field in starts)
-            says = f"find runs {command} on every file that matches"
-            findings.danger(says, call.span, "remove.find", "removal", catastrophe=precious)
+            text = f"find runs {command} on every file that matches"
+            findings.danger(text, call.span, "remove.find", "removal", catastrophe=precious)
 
 
 def is_precious_target(field: Field, scope: Scope) -> bool:
@@ -144,8 +144,8 @@ def check_shred(call: Call, scope: Scope, findings: Findings) -> None:
         if path is not None and (
             kind_of_path(path, scope) is PathKind.DISK or is_precious(recursive_target(path), scope)
         ):
-            says = f"overwrites {field.shown} so that nothing can be recovered"
-            findings.danger(says, call.span, "disk.shred", "disk", catastrophe=True)
+            text = f"overwrites {field.shown} so that nothing can be recovered"
+            findings.danger(text, call.span, "disk.shred", "disk", catastrophe=True)
 
 
 def check_rsync(call: Call, scope: Scope, findings: Findings) -> None:
@@ -156,8 +156,8 @@ def check_rsync(call: Call, scope: Scope, findings: Findings) -> None:
         return
     target = found.positionals[-1]
     if is_precious_target(target, scope):
-        says = f"deletes everything in {target.shown} that the other side does not hold"
-        findings.danger(says, call.span, "remove.rsync-precious", "removal", catastrophe=True)
+        text = f"deletes everything in {target.shown} that the other side does not hold"
+        findings.danger(text, call.span, "remove.rsync-precious", "removal", catastrophe=True)
 
 
 def check_kill(call: Call, scope: Scope, findings: Findings) -> None:
@@ -168,8 +168,8 @@ def check_kill(call: Call, scope: Scope, findings: Findings) -> None:
     if texts[:1] in (["-s"], ["-n"]):
         pids = texts[2:]
     if "-1" in pids:
-        says = "kill ends every process you own"
-        findings.danger(says, call.span, "kill.all", "processes", catastrophe=True)
+        text = "kill ends every process you own"
+        findings.danger(text, call.span, "kill.all", "processes", catastrophe=True)
     looked_up = any(_LOOKS_UP.search(field.raw) for field in call.arguments if DYNAMIC in field.text)
     if call.fed or looked_up:
         findings.danger("kill ends whatever processes a search finds", call.span, "kill.search", "processes")

@@ -93,8 +93,8 @@ def _secret_word(program: str) -> str:
 
 def _check_lsof(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     """A host in `-i@host` is resolved over the network."""
-    asked = [field for field in arguments if "@" in field.text or not field.exact]
-    return ProgramDoubt("lsof may look up the name of a host") if asked else None
+    hosts = [field for field in arguments if "@" in field.text or not field.exact]
+    return ProgramDoubt("lsof may look up the name of a host") if hosts else None
 
 
 # Cautious: if ps cannot read its options in one style it tries another, in which an `e` shows the variables of all
@@ -116,8 +116,8 @@ def _check_ps(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     plain = all(_PS_PLAIN.fullmatch(text) or text == "-o" or _PS_FORMAT.fullmatch(text) for text in texts)
     formats = [
         text
-        for place, text in enumerate(texts)
-        if place and re.fullmatch(r"-[eA]?o|a?xo|ao|--format", texts[place - 1])
+        for index, text in enumerate(texts)
+        if index and re.fullmatch(r"-[eA]?o|a?xo|ao|--format", texts[index - 1])
     ]
     known = all(_PS_FORMAT.fullmatch(text) for text in formats)
     every = all(_PS_EVERY.fullmatch(text) or text in formats for text in texts)

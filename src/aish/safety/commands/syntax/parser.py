@@ -61,7 +61,7 @@ def parse(text: str) -> Parsed:
     masked = masked if text.isascii() else masked.translate(_AS_LETTERS)
     if b"\\" in masked:
         masked = _ESCAPED_FIRST.sub(rb"\1xx", masked)
-    if any(masked.count(mark) > most for mark, most in MAX_MARKS.items()):
+    if any(masked.count(mark) > limit for mark, limit in MAX_MARKS.items()):
         raise TooBig("the line has too many parts to check")
     root = _parser().parse(masked).root_node
     if root.descendant_count > MAX_NODES:
@@ -69,9 +69,9 @@ def parse(text: str) -> Parsed:
     reader = _Reader(source)
     body = reader.statements(root.children, 0)
     if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
-        reader.odd = True
+        reader.is_odd = True
     script = Block(BlockKind.SEQUENCE, body, (0, len(source)))
-    return Parsed(script, not root.has_error and not reader.odd and sound, tuple(reader.operators))
+    return Parsed(script, not root.has_error and not reader.is_odd and sound, tuple(reader.operators))
 
 
 def _mask_heredocs(source: bytes) -> bytes:
@@ -106,7 +106,7 @@ _REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirec
 
 
 class _Reader(WordReader):
-    """Converts one tree. `odd` is set if the tree leaves out something that it should not."""
+    """Converts one tree. `is_odd` is set if the tree leaves out something that it should not."""
 
     def reparse(self, text: str) -> Block:
         return parse(text).script
@@ -124,7 +124,7 @@ class _Reader(WordReader):
         """Returns where the node ends. Anything but blanks before it was dropped by the grammar."""
         gap = self.source[position : node.start_byte]
         if gap and gap != b" " and not blanks.fullmatch(gap):
-            self.odd = True
+            self.is_odd = True
         return max(position, node.end_byte)
 
     def statement(self, node: tree_sitter.Node) -> Node | None:
@@ -150,7 +150,7 @@ class _Reader(WordReader):
         if kind == "pipeline":
             return Block(BlockKind.PIPELINE, self.statements(children, node.start_byte), node.byte_range)
         if kind == "redirected_statement":
-            return self._redirected(node)
+            return self._redirected_statement(node)
         if kind in _COMPOUND:
             return self._compound(node, _COMPOUND[kind])
         if kind in _NESTED:
@@ -183,7 +183,7 @@ class _Reader(WordReader):
                 words += extra
             elif child.end_byte > child.start_byte:
                 words.append(self.word(child))
-        return Simple(self.merged(words), tuple(assignments), tuple(redirects), node.byte_range)
+        return Simple(self.merge_words(words), tuple(assignments), tuple(redirects), node.byte_range)
 
     def _compound(self, node: tree_sitter.Node, kind: BlockKind) -> Block:
         children = node.children
@@ -209,14 +209,14 @@ class _Reader(WordReader):
         return tuple(found)
 
     def _own_words(self, children: list[tree_sitter.Node]) -> tuple[Word, ...]:
-        return self.merged([self.word(child) for child in children if child.type in WORD_TYPES])
+        return self.merge_words([self.word(child) for child in children if child.type in WORD_TYPES])
 
     def _test(self, node: tree_sitter.Node) -> Block:
         """`[ a > b ]` is a command with a redirect for the shell, but a comparison for the grammar."""
         opening, raw = node.children[0].type, self.source[node.start_byte : node.end_byte]
         body: tuple[Node, ...] = ()
         if opening == "[" and (b">" in raw or b"<" in raw):
-            self.odd = True
+            self.is_odd = True
             padding = " " * len(self.source[: node.start_byte].decode("utf-8", "replace"))
             body = self.reparse(f"{padding}t{raw[1:-1].decode('utf-8', 'replace')}").body
         return Block(BlockKind.TEST, body, node.byte_range, self.tokens(node), name=opening)
@@ -228,7 +228,7 @@ class _Reader(WordReader):
         title = self.text(name) if name is not None else ""
         return Block(BlockKind.FUNCTION, self._inner(body), node.byte_range, redirects=tuple(redirects), name=title)
 
-    def _redirected(self, node: tree_sitter.Node) -> Node:
+    def _redirected_statement(self, node: tree_sitter.Node) -> Node:
         """The grammar puts what follows `<<EOF` on the same line (more words, a pipe, `&&`) below the redirect."""
         body: Node | None = None
         redirects: list[Redirect] = []
@@ -257,7 +257,7 @@ class _Reader(WordReader):
         if body.kind in (BlockKind.PIPELINE, BlockKind.SEQUENCE) and body.body:
             last = self._attach(body.body[-1], redirects, words, (body.body[-1].span[0], span[1]))
             return msgspec.structs.replace(body, body=(*body.body[:-1], last), span=span)
-        self.odd = self.odd or bool(words)
+        self.is_odd = self.is_odd or bool(words)
         return msgspec.structs.replace(
             body, redirects=(*body.redirects, *redirects), words=(*body.words, *words), span=span
         )

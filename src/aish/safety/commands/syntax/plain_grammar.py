@@ -167,7 +167,7 @@ class _Commands(PlainWordReader):
         if word is None:
             return self._simple()
         if word[0] == "time":
-            return self._timed()
+            return self._timed_command()
         if not _OPENING.match(self.text, start) or word[0] == "!":
             raise Outside(f"the word {word[0]} in the place of a command")
         if word[0] == "{":
@@ -176,7 +176,7 @@ class _Commands(PlainWordReader):
             return self._if(start)
         return self._for(start) if word[0] == "for" else self._while(start, word[0])
 
-    def _timed(self) -> Node:
+    def _timed_command(self) -> Node:
         """`time` before a program is read as a program that runs another one; anything else after it is uncertain."""
         match = _TIMED.match(self.text, self.at)
         if match is None or _RESERVED.match(self.text, match.end()):
@@ -187,7 +187,7 @@ class _Commands(PlainWordReader):
         self._operator(ends[0])
         body = self._body(ends[1])
         self._operator(ends[1])
-        return self._closed(Block(kind, body, (start, self.at)))
+        return self._with_redirections(Block(kind, body, (start, self.at)))
 
     def _body(self, *ends: str) -> tuple[Node, ...]:
         body = self._statements(*ends)
@@ -213,7 +213,7 @@ class _Commands(PlainWordReader):
         if word == "else":
             body += self._body("fi")
             self._operator("fi")
-        return self._closed(Block(BlockKind.IF, tuple(body), (start, self.at)))
+        return self._with_redirections(Block(BlockKind.IF, tuple(body), (start, self.at)))
 
     def _while(self, start: int, word: str) -> Block:
         self._operator(word)
@@ -221,7 +221,7 @@ class _Commands(PlainWordReader):
         self._operator("do")
         body += self._body("done")
         self._operator("done")
-        return self._closed(Block(BlockKind.WHILE, tuple(body), (start, self.at)))
+        return self._with_redirections(Block(BlockKind.WHILE, tuple(body), (start, self.at)))
 
     def _for(self, start: int) -> Block:
         match = _FOR.match(self.text, start)
@@ -241,7 +241,7 @@ class _Commands(PlainWordReader):
         self._operator(self._must_be("do"))
         body = self._body("done")
         self._operator("done")
-        return self._closed(Block(BlockKind.FOR, body, (start, self.at), tuple(words), name=name))
+        return self._with_redirections(Block(BlockKind.FOR, body, (start, self.at), tuple(words), name=name))
 
     def _must_be(self, word: str) -> str:
         match = _RESERVED.match(self.text, self.at)
@@ -249,7 +249,7 @@ class _Commands(PlainWordReader):
             raise Outside(f"a command without its {word}")
         return word
 
-    def _closed(self, block: Block) -> Block:
+    def _with_redirections(self, block: Block) -> Block:
         """Reads the redirections after a block; nothing else may follow."""
         redirects: list[Redirect] = []
         while self._skip_blanks() and _REDIRECT.match(self.text, self.at):

@@ -73,7 +73,7 @@ def _lines(text: str) -> list[str]:
 def _sanitise(command: str) -> str:
     """Keeps quotes if they are paired, and removes what would make the parser read beyond the end."""
     command = _COMPARISON.sub("=", _HEREDOC_MARK.sub(" ", command)).strip()
-    command = command if _BALANCED.fullmatch(command) else _unquoted(command)
+    command = command if _BALANCED.fullmatch(command) else _remove_quotes(command)
     return "" if command.startswith("[") else command.rstrip("\\<>$")
 
 
@@ -106,7 +106,7 @@ def _without_keywords(piece: str) -> str:
 def _words_of(piece: str) -> Iterator[tuple[str | None, ...]]:
     if len(piece) <= MAX_SCRIPT_CHARS:
         piece = _ANSI.sub(lambda match: decode_ansi(match[1]), piece)
-    words = _unquoted(piece).split()
+    words = _remove_quotes(piece).split()
     words = words[_prefix(words) :]
     if not words:
         return
@@ -141,7 +141,7 @@ def _known(words: list[str]) -> tuple[str | None, ...]:
     return tuple(None if _DYNAMIC.search(word) else word for word in words[:MAX_WORDS_OF_COMMAND])
 
 
-def _unquoted(text: str) -> str:
+def _remove_quotes(text: str) -> str:
     return _QUOTING.sub("", text)
 
 

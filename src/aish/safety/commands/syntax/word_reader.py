@@ -52,7 +52,7 @@ class WordReader:
 
     def __init__(self, source: bytes) -> None:
         self.source = source
-        self.odd = False
+        self.is_odd = False
         self.operators: list[tuple[int, str]] = []
         self._depth = 0
         self._merges = 0
@@ -79,7 +79,7 @@ class WordReader:
         span = node.byte_range
         kind = node.type
         if kind == "word" and "\n" in raw:
-            self.odd = True
+            self.is_odd = True
         if kind in ("word", "number", "test_operator", "variable_name") and _ALIVE.isdisjoint(raw):
             if "\\" not in raw and "$" not in raw and "`" not in raw:
                 return Word((Text(raw, quoted=False),), raw, span, raw)
@@ -90,14 +90,14 @@ class WordReader:
         self.leave()
         return Word(parts, raw, span, _literal(parts))
 
-    def merged(self, words: list[Word]) -> tuple[Word, ...]:
+    def merge_words(self, words: list[Word]) -> tuple[Word, ...]:
         """Joins adjacent words, which are one word for the shell; the grammar splits `a$b/` at the end of a line."""
         whole: list[Word] = []
         for word in words:
             if not whole or word.span[0] != whole[-1].span[1]:
                 whole.append(word)
                 continue
-            self.odd = True
+            self.is_odd = True
             self._merges += 1
             if self._merges > MAX_MERGES:
                 raise TooBig("the line has too many parts to check")
@@ -118,16 +118,16 @@ class WordReader:
 
     def unread_word(self, start: int, end: int) -> Word:
         """Reads text that the grammar did not parse, with the substitutions in it."""
-        self.odd = True
+        self.is_odd = True
         raw = self.source[start:end].decode("utf-8", "replace")
-        return Word((Text(raw, quoted=True), *self._missed(raw, (start, end))), raw, (start, end))
+        return Word((Text(raw, quoted=True), *self._find_missed(raw, (start, end))), raw, (start, end))
 
     def _parts(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> list[Part]:
         kind = node.type
         if kind == "concatenation":
-            return self._concatenated(node)
+            return self._read_concatenation(node)
         if kind in ("string", "translated_string"):
-            return self._string(node, raw)
+            return self._read_string(node, raw)
         if kind == "raw_string":
             return [Text(raw[1:-1], quoted=True)]
         if kind == "ansi_c_string":
@@ -137,24 +137,24 @@ class WordReader:
         if node.child_count and kind != "brace_expression":
             return [Opaque(raw, quoted, self._words_within(node))]
         parts: list[Part] = [Text(text, protected or quoted) for text, protected in split_bare(raw)]
-        return parts + self._missed(raw, node.byte_range)
+        return parts + self._find_missed(raw, node.byte_range)
 
-    def _concatenated(self, node: tree_sitter.Node) -> list[Part]:
+    def _read_concatenation(self, node: tree_sitter.Node) -> list[Part]:
         parts: list[Part] = []
         position = node.start_byte
         for child in node.children:
             if child.start_byte > position and self.source[position : child.start_byte].strip(b"\\\n"):
-                self.odd = True
+                self.is_odd = True
             position = child.end_byte
             self.enter()
             parts += self._parts(child, self.text(child), quoted=False)
             self.leave()
         return parts
 
-    def _string(self, node: tree_sitter.Node, raw: str) -> list[Part]:
+    def _read_string(self, node: tree_sitter.Node, raw: str) -> list[Part]:
         if node.type == "translated_string":
             inner = node.children[-1]
-            return self._string(inner, self.text(inner))
+            return self._read_string(inner, self.text(inner))
         closed = len(raw) > 1 and raw.endswith('"')
         return self._quoted_parts(node, node.start_byte + 1, node.end_byte - closed) or [Text("", quoted=True)]
 
@@ -178,14 +178,14 @@ class WordReader:
         if end > start:
             text = self.source[start:end].decode("utf-8", "replace")
             parts.append(Text(unescape_quoted(text), quoted=True))
-            parts += self._missed(text, (start, end))
+            parts += self._find_missed(text, (start, end))
 
-    def _missed(self, raw: str, span: Span) -> list[Part]:
+    def _find_missed(self, raw: str, span: Span) -> list[Part]:
         """Finds substitutions that the grammar read as text. Nothing is proved then, but they are scanned."""
         if not _LIVE.search(raw):
             return []
-        self.odd = True
-        scripts = [self._reparsed(unescape_backticks(text), span) for text in _BACKTICKS.findall(raw)[:8]]
+        self.is_odd = True
+        scripts = [self._reparse_nested(unescape_backticks(text), span) for text in _BACKTICKS.findall(raw)[:8]]
         return [Substitution(script, quoted=True, raw="`") for script in scripts]
 
     def _expansion(self, node: tree_sitter.Node, *, quoted: bool) -> list[Part]:
@@ -194,7 +194,7 @@ class WordReader:
         if kind == "simple_expansion":
             return [Parameter(raw[1:], quoted, raw)]
         if kind == "expansion":
-            return [self._braced(node, raw, quoted=quoted)]
+            return [self._read_braced(node, raw, quoted=quoted)]
         if kind == "arithmetic_expansion":
             return [Opaque(raw, quoted, self.tokens(node), arithmetic=True)]
         self.enter()
@@ -205,20 +205,20 @@ class WordReader:
 
     def _script(self, node: tree_sitter.Node, raw: str) -> Block:
         if raw.startswith("`") and "\\" in raw:
-            return self._reparsed(unescape_backticks(raw[1:-1]), node.byte_range)
+            return self._reparse_nested(unescape_backticks(raw[1:-1]), node.byte_range)
         children = node.children
         if len(children) > 1 and children[1].type == "file_redirect":  # $(< file)
-            self.odd = True
+            self.is_odd = True
         return Block(BlockKind.SEQUENCE, self.statements(children, node.start_byte), node.byte_range)
 
-    def _reparsed(self, text: str, span: Span) -> Block:
+    def _reparse_nested(self, text: str, span: Span) -> Block:
         """For the grammar, nested backticks are escaped text; their statements get the span of the whole."""
-        self.odd = True
+        self.is_odd = True
         if len(text) > len(self.source) or self._depth > 8:
             return Block(BlockKind.BROKEN, (), span)
         return self.reparse(text)
 
-    def _braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
+    def _read_braced(self, node: tree_sitter.Node, raw: str, *, quoted: bool) -> Part:
         """Reads `${name}`, `${name:-word}` and similar; anything else is opaque."""
         children = [child for child in node.children if child.type not in ("${", "}")]
         if len(children) == 1 and raw.endswith(("[@]}", "[*]}")):
@@ -231,7 +231,7 @@ class WordReader:
             return Parameter(name, quoted, raw)
         operator = self.text(rest[0]).strip()
         words = [self.word(child) for child in rest[1:] if child.type in WORD_TYPES]
-        return Parameter(name, quoted, raw, operator, _joined(words, raw, node.byte_range))
+        return Parameter(name, quoted, raw, operator, _join_words(words, raw, node.byte_range))
 
     def _words_within(self, node: tree_sitter.Node) -> tuple[Word, ...]:
         return tuple(self.word(child) for child in node.children if child.is_named and child.type != "subscript")
@@ -266,7 +266,7 @@ class WordReader:
         return Assignment(self.text(name) if name is not None else "", values, node.byte_range, operator, indexed)
 
 
-def _joined(words: list[Word], raw: str, span: Span) -> Word:
+def _join_words(words: list[Word], raw: str, span: Span) -> Word:
     parts: list[Part] = []
     for index, word in enumerate(words):
         if index and word.span[0] > words[index - 1].span[1]:

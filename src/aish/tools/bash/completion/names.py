@@ -19,7 +19,7 @@ _BUILTINS = (
 _REMEMBERED = 1000
 
 
-class Names:
+class ShellNames:
     def __init__(self, kinds: dict[str, WordKind] | None = None, path: str = os.defpath) -> None:
         known = dict.fromkeys(_BUILTINS.split(), WordKind.BUILTIN) | dict.fromkeys(_KEYWORDS.split(), WordKind.KEYWORD)
         self._kinds = kinds or known
@@ -27,9 +27,9 @@ class Names:
         self._files: dict[tuple[str, str], bool] = {}
 
     @classmethod
-    def parse(cls, said: str) -> Names:
+    def parse(cls, listed: str) -> ShellNames:
         """Parses lines of a letter and a name. A name with several meanings gets the one that bash would use."""
-        lines = [line.partition(" ")[::2] for line in said.splitlines()]
+        lines = [line.partition(" ")[::2] for line in listed.splitlines()]
         kinds = {}
         for letter in "bfka":  # later ones win: alias, keyword, function, builtin
             kinds.update({name: _KINDS[letter] for each, name in lines if each == letter})

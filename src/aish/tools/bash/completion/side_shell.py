@@ -16,7 +16,7 @@ import msgspec
 
 from aish.process.orphan_guard import signal_group
 from aish.tools.bash.channel import Channel
-from aish.tools.bash.completion.names import Names
+from aish.tools.bash.completion.names import ShellNames
 from aish.tools.bash.completion.words import Split, quote_name, split
 from aish.types.live_shell import Candidate, Completions, WordKind
 
@@ -65,13 +65,13 @@ class SideShellParser:
 def fit_completions(answer: SideShellAnswer, cut: Split, cwd: str) -> Completions:
     options = answer.options.split()
     fitting = [text for text in answer.candidates if text]
-    kept = sorted(fitting)[:_MAX_CANDIDATES]
+    shown = sorted(fitting)[:_MAX_CANDIDATES]
     if "filenames" in options:
-        candidates = tuple(_file(text, cut.quote, cwd) for text in kept)
+        candidates = tuple(_file(text, cut.quote, cwd) for text in shown)
     else:
         ends = "nospace" not in options
-        candidates = tuple(Candidate(text.rstrip(" "), ends_word=ends or text.endswith(" ")) for text in kept)
-    return Completions(cut.start, candidates, len(fitting) - len(kept))
+        candidates = tuple(Candidate(text.rstrip(" "), ends_word=ends or text.endswith(" ")) for text in shown)
+    return Completions(cut.start, candidates, len(fitting) - len(shown))
 
 
 def _file(text: str, quote: str, cwd: str) -> Candidate:
@@ -89,7 +89,7 @@ class SideShell:
     def __init__(self) -> None:
         self._copy: _Copy | None = None
         self._number = 0
-        self._names = Names()
+        self._names = ShellNames()
         self._fresh = False
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -129,7 +129,7 @@ class SideShell:
         if self._copy is not copy:
             return None
         if not self._fresh:
-            self._names = Names.parse(answer.words)
+            self._names = ShellNames.parse(answer.words)
             self._fresh = True
         return copy
 

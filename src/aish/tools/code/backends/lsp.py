@@ -61,7 +61,7 @@ class LspBackend:
             raw = await session.connection.request(
                 "textDocument/definition", self._position_params(session, source, spot)
             )
-            return self._files(session).places(decoding.decode_locations(raw), whole=True)
+            return self._files(session).convert_locations(decoding.decode_locations(raw), whole=True)
 
         return await self._answer("textDocument/definition", source, ask, (), quick=True)
 
@@ -69,7 +69,7 @@ class LspBackend:
         async def ask(session: ServerSession) -> tuple[Location, ...]:
             params = {**self._position_params(session, source, spot), "context": {"includeDeclaration": True}}
             raw = await session.connection.request("textDocument/references", params)
-            return self._files(session).places(decoding.decode_locations(raw))
+            return self._files(session).convert_locations(decoding.decode_locations(raw))
 
         return await self._answer("textDocument/references", source, ask, ())
 
@@ -78,14 +78,16 @@ class LspBackend:
             raw = await session.connection.request(
                 "textDocument/documentSymbol", self._document_params(session, source)
             )
-            return self._files(session).symbols(decoding.decode_symbols(raw, session.documents.uri(source.path)))
+            return self._files(session).convert_symbols(
+                decoding.decode_symbols(raw, session.documents.uri(source.path))
+            )
 
         return await self._answer("textDocument/documentSymbol", source, ask, (), quick=True)
 
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request("workspace/symbol", {"query": query})
-            return self._files(session).symbols(decoding.decode_symbols(raw), inside_only=True)
+            return self._files(session).convert_symbols(decoding.decode_symbols(raw), inside_only=True)
 
         return await self._answer("workspace/symbol", None, ask, ())
 

@@ -59,37 +59,37 @@ class ServerFiles:
                 self._read[path] = None
         return self._read[path]
 
-    def places(self, found: Sequence[WireLocation], *, whole: bool = False) -> tuple[Location, ...]:
+    def convert_locations(self, found: Sequence[WireLocation], *, whole: bool = False) -> tuple[Location, ...]:
         """Returns locations sorted, one for each line. With `whole` they span the full declaration and have no text."""
-        made = {self._place(one, whole=whole) for one in found}
-        return tuple(sorted(made))
+        converted = {self._convert_location(wire, whole=whole) for wire in found}
+        return tuple(sorted(converted))
 
-    def symbols(self, found: Sequence[WireSymbol], *, inside_only: bool = False) -> tuple[Symbol, ...]:
-        made = [self._symbol(one) for one in found]
-        return tuple(symbol for symbol in made if not (inside_only and symbol.path.startswith("/")))
+    def convert_symbols(self, found: Sequence[WireSymbol], *, inside_only: bool = False) -> tuple[Symbol, ...]:
+        converted = [self._convert_symbol(wire) for wire in found]
+        return tuple(symbol for symbol in converted if not (inside_only and symbol.path.startswith("/")))
 
-    def _place(self, one: WireLocation, *, whole: bool) -> Location:
-        line = one.range.start.line + 1
-        end_line = (one.whole if whole else one.range).end.line + 1
+    def _convert_location(self, wire: WireLocation, *, whole: bool) -> Location:
+        line = wire.range.start.line + 1
+        end_line = (wire.whole if whole else wire.range).end.line + 1
         try:
-            path = self.path(one.uri)
+            path = self.path(wire.uri)
         except ToolError:
-            return Location(_shown(one.uri), line, end_line, outside=True)
-        return Location(path, line, end_line, "" if whole else self._text(path, line))
+            return Location(_display_name(wire.uri), line, end_line, outside=True)
+        return Location(path, line, end_line, "" if whole else self._line_text(path, line))
 
-    def _symbol(self, one: WireSymbol) -> Symbol:
-        line, end_line = one.range.start.line + 1, one.whole.end.line + 1
+    def _convert_symbol(self, wire: WireSymbol) -> Symbol:
+        line, end_line = wire.range.start.line + 1, wire.whole.end.line + 1
         try:
-            path = self.path(one.uri)
+            path = self.path(wire.uri)
         except ToolError:
-            return Symbol(one.name, one.kind, _shown(one.uri), line, end_line)
-        text = self._text(path, line)
-        return Symbol(one.name, one.kind, path, line, end_line, text, one.container, one.depth)
+            return Symbol(wire.name, wire.kind, _display_name(wire.uri), line, end_line)
+        text = self._line_text(path, line)
+        return Symbol(wire.name, wire.kind, path, line, end_line, text, wire.container, wire.depth)
 
-    def _text(self, path: str, line: int) -> str:
+    def _line_text(self, path: str, line: int) -> str:
         source = self.find(path)
         return source.line(line).strip()[:_TEXT_CHARS] if source is not None else ""
 
 
-def _shown(uri: str) -> str:
+def _display_name(uri: str) -> str:
     return urllib.parse.unquote(uri.removeprefix("file://"))[:500]

@@ -60,10 +60,10 @@ async def _find_declaration(
     connection = session.connection
     if not connection.can_answer("textDocument/definition"):
         return source, position
-    for place in decoding.decode_locations(await connection.request("textDocument/definition", position)):
-        declared = _source_inside(files, place.uri, symbol)
-        if _text_at(declared, place.range, files) == symbol:
-            return declared, _position_params(session.documents.uri(declared.path), place.range.start)
+    for location in decoding.decode_locations(await connection.request("textDocument/definition", position)):
+        declared = _source_inside(files, location.uri, symbol)
+        if _text_at(declared, location.range, files) == symbol:
+            return declared, _position_params(session.documents.uri(declared.path), location.range.start)
     return source, position
 
 
@@ -83,10 +83,10 @@ async def _edit_from_references(session: ServerSession, position: dict[str, Any]
     params = {**position, "context": {"includeDeclaration": True}}
     found = decoding.decode_locations(await session.connection.request("textDocument/references", params))
     changes: dict[str, list[dict[str, Any]]] = {}
-    for place in found:
-        edit = {"range": msgspec.to_builtins(place.range), "newText": new_name}
-        if edit not in changes.setdefault(place.uri, []):
-            changes[place.uri].append(edit)
+    for location in found:
+        edit = {"range": msgspec.to_builtins(location.range), "newText": new_name}
+        if edit not in changes.setdefault(location.uri, []):
+            changes[location.uri].append(edit)
     return {"changes": changes}
 
 

@@ -16,7 +16,7 @@ import msgspec
 from aish.errors import BadResponse, ToolError
 from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp_locations import ServerFiles
-from aish.tools.code.backends.mcp_tools import Wanted, arguments_for, find_tool
+from aish.tools.code.backends.mcp_tools import ToolRequest, arguments_for, find_tool
 from aish.tools.code.backends.port import CodeBackend, Edits, FixEdits
 from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp import decoding
@@ -47,39 +47,40 @@ class McpBackend:
         self._tree = tree
 
     async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
-        text = await self._ask("hover", self._wanted(source, spot))
+        text = await self._ask("hover", self._request_for(source, spot))
         if text is None:
             return await self._tree.hover(source, spot)
-        return CodeAnswer(_hover(text), self.name)
+        return CodeAnswer(_hover_text(text), self.name)
 
     async def definition(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
-        text = await self._ask("definition", self._wanted(source, spot))
-        return await self._tree.definition(source, spot) if text is None else self._places(text, whole=True)
+        text = await self._ask("definition", self._request_for(source, spot))
+        return await self._tree.definition(source, spot) if text is None else self._locations_answer(text, whole=True)
 
     async def references(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
-        text = await self._ask("references", self._wanted(source, spot))
-        return await self._tree.references(source, spot) if text is None else self._places(text)
+        text = await self._ask("references", self._request_for(source, spot))
+        return await self._tree.references(source, spot) if text is None else self._locations_answer(text)
 
     async def outline(self, source: SourceText) -> CodeAnswer[tuple[Symbol, ...]]:
-        text = await self._ask("outline", self._wanted(source))
+        text = await self._ask("outline", self._request_for(source))
         if text is None:
             return await self._tree.outline(source)
         raw = msgspec.Raw(text.encode())
         return CodeAnswer(
-            self._files().symbols(decoding.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
+            self._files().convert_symbols(decoding.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
             self.name,
         )
 
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
-        text = await self._ask("symbols", Wanted(self._root, query=query))
+        text = await self._ask("symbols", ToolRequest(self._root, query=query))
         if text is None:
             return await self._tree.symbols(query, limit)
         return CodeAnswer(
-            self._files().symbols(decoding.decode_symbols(msgspec.Raw(text.encode())), inside_only=True), self.name
+            self._files().convert_symbols(decoding.decode_symbols(msgspec.Raw(text.encode())), inside_only=True),
+            self.name,
         )
 
     async def diagnostics(self, source: SourceText, wait_s: float) -> CodeAnswer[tuple[Diagnostic, ...]]:
-        text = await self._ask("diagnostics", self._wanted(source))
+        text = await self._ask("diagnostics", self._request_for(source))
         if text is None:
             return await self._tree.diagnostics(source, wait_s)
         found = _parse_json(text)
@@ -87,24 +88,24 @@ class McpBackend:
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
             wired = decoding.decode_diagnostics(found)
-            return CodeAnswer(tuple(_problem(source.path, one) for one in wired), self.name)
-        listed = [_parse_problem(place) for place in _parse_locations(text)]
+            return CodeAnswer(tuple(_diagnostic_of(source.path, wire) for wire in wired), self.name)
+        listed = [_parse_problem(location) for location in _parse_locations(text)]
         if not listed and text.strip():
             return CodeAnswer((), self.name, AnswerStatus.PARTIAL, f"the IDE says: {text.strip()[:300]}")
         return CodeAnswer(tuple(listed), self.name)
 
     async def rename(self, source: SourceText, spot: SymbolPosition, new_name: str) -> CodeAnswer[Edits]:
-        text = await self._ask("rename", self._wanted(source, spot, new_name=new_name))
-        return await self._tree.rename(source, spot, new_name) if text is None else self._edits(text)
+        text = await self._ask("rename", self._request_for(source, spot, new_name=new_name))
+        return await self._tree.rename(source, spot, new_name) if text is None else self._edits_answer(text)
 
     async def format(self, source: SourceText) -> CodeAnswer[Edits]:
-        text = await self._ask("format", self._wanted(source))
+        text = await self._ask("format", self._request_for(source))
         if text is None:
             return await self._tree.format(source)
         found = _parse_json(text)
         if isinstance(found, list):
             found = {"changes": {source.path: found}}
-        return self._edits(msgspec.json.encode(found).decode() if found is not None else text)
+        return self._edits_answer(msgspec.json.encode(found).decode() if found is not None else text)
 
     async def fixes(self, source: SourceText, line: int, end_line: int) -> CodeAnswer[tuple[Fix, ...]]:
         return await self._tree.fixes(source, line, end_line)
@@ -119,23 +120,25 @@ class McpBackend:
 
     async def read(self, path: str) -> str | None:
         """Returns the IDE's text, saved or not; None if it does not offer to read files."""
-        return await self._ask("read", Wanted(self._root, path=path))
+        return await self._ask("read", ToolRequest(self._root, path=path))
 
     async def write(self, path: str, content: str) -> None:
-        if await self._ask("write", Wanted(self._root, path=path, content=content)) is None:
+        if await self._ask("write", ToolRequest(self._root, path=path, content=content)) is None:
             raise ToolError(f"{self.name} does not offer to write files")
 
     @property
     def _root(self) -> Path:
         return self._space.root
 
-    def _wanted(self, source: SourceText, spot: SymbolPosition | None = None, *, new_name: str = "") -> Wanted:
-        return Wanted(self._root, source.path, source, spot, new_name=new_name)
+    def _request_for(
+        self, source: SourceText, spot: SymbolPosition | None = None, *, new_name: str = ""
+    ) -> ToolRequest:
+        return ToolRequest(self._root, source.path, source, spot, new_name=new_name)
 
     def _files(self) -> ServerFiles:
         return ServerFiles(self._space, "utf-16")
 
-    async def _ask(self, what: str, wanted: Wanted) -> str | None:
+    async def _ask(self, what: str, wanted: ToolRequest) -> str | None:
         """Returns the text of the answer; None if the IDE has no such tool."""
         spec = find_tool(self._specs, what)
         if spec is None:
@@ -146,21 +149,21 @@ class McpBackend:
             raise ToolError(f"{self.name} answered: {text[:500]}", status=ResultStatus.RPC_ERROR)
         return text
 
-    def _places(self, text: str, *, whole: bool = False) -> CodeAnswer[tuple[Location, ...]]:
+    def _locations_answer(self, text: str, *, whole: bool = False) -> CodeAnswer[tuple[Location, ...]]:
         try:
             found = decoding.decode_locations(msgspec.Raw(text.encode()))
         except BadResponse:
-            return CodeAnswer(tuple(sorted(self._relative(place) for place in _parse_locations(text))), self.name)
-        return CodeAnswer(self._files().places(found, whole=whole), self.name)
+            return CodeAnswer(tuple(sorted(self._relative(location) for location in _parse_locations(text))), self.name)
+        return CodeAnswer(self._files().convert_locations(found, whole=whole), self.name)
 
-    def _relative(self, place: Location) -> Location:
+    def _relative(self, location: Location) -> Location:
         """Makes the path relative. A location outside the workspace is named but not read."""
         try:
-            return msgspec.structs.replace(place, path=self._space.relative(place.path))
+            return msgspec.structs.replace(location, path=self._space.relative(location.path))
         except ToolError:
-            return msgspec.structs.replace(place, outside=True)
+            return msgspec.structs.replace(location, outside=True)
 
-    def _edits(self, text: str) -> CodeAnswer[Edits]:
+    def _edits_answer(self, text: str) -> CodeAnswer[Edits]:
         edit = _parse_json(text)
         if not isinstance(edit, dict) or not {"changes", "documentChanges"} & edit.keys():
             raise ToolError(f"{self.name} did not answer with an edit: {text[:300]}")
@@ -174,7 +177,7 @@ def _parse_json(text: str) -> Any:
         return None
 
 
-def _hover(text: str) -> str:
+def _hover_text(text: str) -> str:
     found = _parse_json(text)
     return (
         decoding.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
@@ -183,14 +186,16 @@ def _hover(text: str) -> str:
 
 def _parse_locations(text: str) -> list[Location]:
     found = [_PLACE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
-    return [Location(one["path"], int(one["line"]), int(one["line"]), one["text"].strip()) for one in found if one]
+    return [
+        Location(wire["path"], int(wire["line"]), int(wire["line"]), wire["text"].strip()) for wire in found if wire
+    ]
 
 
-def _problem(path: str, one: decoding.WireDiagnostic) -> Diagnostic:
-    return Diagnostic(path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)
+def _diagnostic_of(path: str, wire: decoding.WireDiagnostic) -> Diagnostic:
+    return Diagnostic(path, wire.range.start.line + 1, wire.severity, wire.message, wire.source, wire.code)
 
 
-def _parse_problem(place: Location) -> Diagnostic:
-    severity = _PROBLEM.match(place.text)
-    message = place.text[severity.end() :] if severity else place.text
-    return Diagnostic(place.path, place.line, severity[1].lower() if severity else "error", message)
+def _parse_problem(location: Location) -> Diagnostic:
+    severity = _PROBLEM.match(location.text)
+    message = location.text[severity.end() :] if severity else location.text
+    return Diagnostic(location.path, location.line, severity[1].lower() if severity else "error", message)

@@ -41,7 +41,7 @@ _NEW_NAMES = frozenset({"new_name", "newName"})
 _CONTENTS = frozenset({"content", "contents", "text"})
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ToolRequest(msgspec.Struct, frozen=True):
     """What a question is about."""
 
     root: Path
@@ -58,33 +58,33 @@ def find_tool(specs: Iterable[ToolSpec], what: str) -> ToolSpec | None:
     return next((by_name[name] for name in _NAMES[what] if name in by_name), None)
 
 
-def arguments_for(spec: ToolSpec, wanted: Wanted) -> dict[str, Any]:
+def arguments_for(spec: ToolSpec, request: ToolRequest) -> dict[str, Any]:
     properties = spec.schema.get("properties")
     language_table = properties if isinstance(properties, Mapping) else {}
-    filled = {name: _value(name, schema, wanted) for name, schema in language_table.items()}
+    filled = {name: _value(name, schema, request) for name, schema in language_table.items()}
     return {name: value for name, value in filled.items() if value is not None}
 
 
-def _value(name: str, schema: object, wanted: Wanted) -> Any:
+def _value(name: str, schema: object, request: ToolRequest) -> Any:
     """Returns the value for an argument; None if we have none."""
-    spot = wanted.spot
+    spot = request.spot
     if name in _PATHS:
-        return wanted.path or None
+        return request.path or None
     if name in _URIS:
-        uri = file_uri(wanted.root, wanted.path)
+        uri = file_uri(request.root, request.path)
         return {"uri": uri} if name == "textDocument" else uri
     if name in _QUERIES:
-        return wanted.query or None
+        return request.query or None
     if name in _SYMBOLS:
-        return spot.symbol if spot else wanted.query or None
+        return spot.symbol if spot else request.query or None
     if name in _NEW_NAMES:
-        return wanted.new_name or None
+        return request.new_name or None
     if name in _CONTENTS:
-        return wanted.content
-    return _place(name, schema, spot, wanted.source) if spot else None
+        return request.content
+    return _position_value(name, schema, spot, request.source) if spot else None
 
 
-def _place(name: str, schema: object, spot: SymbolPosition, source: SourceText | None) -> Any:
+def _position_value(name: str, schema: object, spot: SymbolPosition, source: SourceText | None) -> Any:
     units = units_before(source.line(spot.line), spot.column, "utf-16") if source else spot.column
     from_zero = isinstance(schema, Mapping) and schema.get("minimum") == 0
     match name:

@@ -33,7 +33,7 @@ class LanguageServers:
         self._max_servers = max_servers
         self._found: dict[str, FoundServer] = {}
         self._servers: dict[str, LanguageServer] = {}
-        self._news: ChangeFeed | None = None
+        self._changes: ChangeFeed | None = None
         self._starting = asyncio.Lock()
 
     def find(self, language: str) -> FoundServer | None:
@@ -54,8 +54,8 @@ class LanguageServers:
         """Yields a session that is informed of all changes on disk. Raises ToolError, and WireTimeout while the server
         starts."""
         async with self._starting:
-            if self._news is None:
-                self._news = await asyncio.to_thread(ChangeFeed, self.space.root, _is_watched)
+            if self._changes is None:
+                self._changes = await asyncio.to_thread(ChangeFeed, self.space.root, _is_watched)
             server = await self._server(language, found)
         for _ in range(_STARTS):
             async with server.use() as session:
@@ -69,30 +69,30 @@ class LanguageServers:
 
     def changed_since_told(self, server: str, paths: set[str]) -> set[str]:
         """Returns the files that may have changed on disk since the server was last informed."""
-        changes = self._news.peek(server) if self._news is not None else {}
+        changes = self._changes.peek(server) if self._changes is not None else {}
         return paths if changes is None else paths & changes.keys()
 
     @property
     def sees_everything(self) -> bool:
-        return self._news is None or self._news.complete
+        return self._changes is None or self._changes.complete
 
     def report_edits(self, edits: Iterable[FileEdit]) -> None:
         """Reports our own edits, for systems without a file watcher."""
-        if self._news is not None:
-            self._news.add({edit.path: _kind(edit) for edit in edits})
+        if self._changes is not None:
+            self._changes.add({edit.path: _kind(edit) for edit in edits})
 
     async def aclose(self) -> None:
         await asyncio.gather(*(server.aclose() for server in self._servers.values()), return_exceptions=True)
-        if self._news is not None:
-            self._news.close()
+        if self._changes is not None:
+            self._changes.close()
 
     async def _server(self, language: str, found: FoundServer) -> LanguageServer:
         server = self._servers.pop(found.server, None)
         if server is None:
             await self._stop_least_used()
-            assert self._news is not None
+            assert self._changes is not None
             spec = server_spec(language, found, self.space.root, self._choice, self.limits)
-            server = LanguageServer(spec, on_start=functools.partial(self._news.reset, found.server))
+            server = LanguageServer(spec, on_start=functools.partial(self._changes.reset, found.server))
         self._servers[found.server] = server  # the most recently used is last
         return server
 
@@ -105,8 +105,8 @@ class LanguageServers:
     async def _report_changes(self, name: str, session: ServerSession) -> bool:
         """Informs the server of changes. Returns False if too much has changed to list: then a new server must read
         everything."""
-        assert self._news is not None
-        changes = await self._news.take_async(name)
+        assert self._changes is not None
+        changes = await self._changes.take_async(name)
         if not changes:
             return changes is not None
         await session.documents.send_changes(changes.items())

@@ -56,18 +56,18 @@ class TreeBackend:
         )
 
     async def definition(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
-        symbols = await self._search(lambda stop: self._declarations(source.path, spot.symbol, stop))
-        places = [Location(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
-        return CodeAnswer(tuple(places), NAME, AnswerStatus.PARTIAL, self._note())
+        symbols = await self._search(lambda stop: self._find_declarations(source.path, spot.symbol, stop))
+        locations = [Location(symbol.path, symbol.line, symbol.end_line, symbol.text) for symbol in symbols]
+        return CodeAnswer(tuple(locations), NAME, AnswerStatus.PARTIAL, self._note())
 
     async def references(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[tuple[Location, ...]]:
-        found = await self._search(lambda stop: self._mentions(source.path, spot.symbol, stop))
+        found = await self._search(lambda stop: self._find_mentions(source.path, spot.symbol, stop))
         return CodeAnswer(tuple(found), NAME, AnswerStatus.PARTIAL, self._note())
 
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         unread: set[str] = set()
         skipped = SkippedFiles()
-        found = await self._search(lambda stop: self._matching(query, limit, stop, unread, skipped))
+        found = await self._search(lambda stop: self._find_matching(query, limit, stop, unread, skipped))
         wanted = query.casefold()
         found.sort(key=lambda one: (one.name.casefold() != wanted, not one.name.casefold().startswith(wanted)))
         note = str(skipped)
@@ -76,21 +76,21 @@ class TreeBackend:
         return CodeAnswer(tuple(found), NAME, AnswerStatus.PARTIAL if note else AnswerStatus.FRESH, note)
 
     async def diagnostics(self, source: SourceText, wait_s: float) -> CodeAnswer[tuple[Diagnostic, ...]]:
-        return self._unsupported(())
+        return self._unsupported_answer(())
 
     async def rename(self, source: SourceText, spot: SymbolPosition, new_name: str) -> CodeAnswer[Edits]:
-        return self._unsupported(())
+        return self._unsupported_answer(())
 
     async def format(self, source: SourceText) -> CodeAnswer[Edits]:
-        return self._unsupported(())
+        return self._unsupported_answer(())
 
     async def fixes(self, source: SourceText, line: int, end_line: int) -> CodeAnswer[tuple[Fix, ...]]:
-        return self._unsupported(())
+        return self._unsupported_answer(())
 
     async def fix(self, source: SourceText, line: int, end_line: int, key: str) -> CodeAnswer[FixEdits | None]:
-        return self._unsupported(None)
+        return self._unsupported_answer(None)
 
-    def _unsupported(self, nothing: T) -> CodeAnswer[T]:
+    def _unsupported_answer(self, nothing: T) -> CodeAnswer[T]:
         return CodeAnswer(nothing, NAME, AnswerStatus.UNSUPPORTED, self._why or "this needs a language server")
 
     def _note(self) -> str:
@@ -106,20 +106,20 @@ class TreeBackend:
             timer.cancel()
             stop.set()
 
-    def _declarations(self, path: str, name: str, stop: threading.Event) -> Iterator[Symbol]:
+    def _find_declarations(self, path: str, name: str, stop: threading.Event) -> Iterator[Symbol]:
         for source in self._sources(language_table().language_of(path), name, stop):
             language = find_grammar(language_table().grammar_of(source.path) or "?")
             if language is not None:
                 yield from (one for one in _outline(source, language) if _last_part(one.name) == name)
 
-    def _mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Location]:
+    def _find_mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Location]:
         word = word_regex(name)
         for source in self._sources(language_table().language_of(path), name, stop):
             for number, line in enumerate(source.lines, 1):
                 if word.search(line):
                     yield Location(source.path, number, number, line.strip()[:_TEXT_CHARS])
 
-    def _matching(
+    def _find_matching(
         self, query: str, limit: int, stop: threading.Event, unread: set[str], skipped: SkippedFiles
     ) -> Iterator[Symbol]:
         """Yields symbols whose name contains the query. Adds the languages and files that it could not read."""
@@ -138,7 +138,7 @@ class TreeBackend:
                         return
 
     def _sources(
-        self, language: str, holding: str, stop: threading.Event, skipped: SkippedFiles | None = None
+        self, language: str, containing: str, stop: threading.Event, skipped: SkippedFiles | None = None
     ) -> Iterator[SourceText]:
         """Yields files of the language (or all with a known language) that contain the text."""
         read, skipped = 0, skipped or SkippedFiles()
@@ -161,7 +161,7 @@ class TreeBackend:
             except ToolError:
                 skipped.unreadable += 1
                 continue
-            if holding in source.text or holding in source.text.casefold():
+            if containing in source.text or containing in source.text.casefold():
                 yield source
 
 

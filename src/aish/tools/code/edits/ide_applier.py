@@ -32,8 +32,8 @@ async def apply_in_ide(space: Workspace, ide: IdeFiles, edits: Sequence[FileEdit
     conflicts: list[Conflict] = []
     for edit in edits:
         try:
-            before[edit.path] = held = await _read_current(ide, edit)
-            reason = _find_conflict(space, edit, held)
+            before[edit.path] = text = await _read_current(ide, edit)
+            reason = _find_conflict(space, edit, text)
             texts[edit.path] = (edit.content or b"").decode()
         except UnicodeDecodeError:
             reason = "it is not UTF-8"
@@ -58,9 +58,9 @@ async def _write_all(
             what = "may be written elsewhere, look there"
             _check_same_folder(placement, path, folder)
         except ToolError as exc:
-            left = await _restore(placement, ide, written, before)
+            failed = await _restore(placement, ide, written, before)
             result = (
-                f"; {', '.join(left)} could not be put back and stay changed" if left else "; nothing stays changed"
+                f"; {', '.join(failed)} could not be put back and stay changed" if failed else "; nothing stays changed"
             )
             raise ToolError(f"{path} {what}: {exc.message}{result if written else ''}") from exc
         except asyncio.CancelledError:  # stopping between two files would leave half a change; each call has a deadline
@@ -87,7 +87,7 @@ async def _read_current(ide: IdeFiles, edit: FileEdit) -> str | None:
         raise
 
 
-def _find_conflict(space: Workspace, edit: FileEdit, held: str | None) -> str:
+def _find_conflict(space: Workspace, edit: FileEdit, text: str | None) -> str:
     """Returns why the edit cannot be made, or "". Raises ToolError if the file may not be replaced."""
     if edit.content is None:
         return "the IDE is not asked to remove files"
@@ -95,8 +95,8 @@ def _find_conflict(space: Workspace, edit: FileEdit, held: str | None) -> str:
         return "git's own files are not for editing; use git"
     on_disk = FilePlacement(space).find(edit.path)
     if edit.base is None:
-        return "it is there already" if held is not None or on_disk is not None else ""
-    same = held is not None and content_hash(held.encode()) == edit.base
+        return "it is there already" if text is not None or on_disk is not None else ""
+    same = text is not None and content_hash(text.encode()) == edit.base
     return "" if same else "it changed in the IDE since it was read"
 
 
@@ -105,15 +105,15 @@ async def _restore(
 ) -> list[str]:
     """Returns the files that could not be restored: new files, which the IDE cannot remove, and those that fail
     again."""
-    left: list[str] = []
+    failed: list[str] = []
     for path in written:
         text = before[path]
         try:
             if text is None:
-                left.append(path)
+                failed.append(path)
             else:
                 placement.find_folder(path)
                 await ide.write(path, text)
         except ToolError:
-            left.append(path)
-    return left
+            failed.append(path)
+    return failed

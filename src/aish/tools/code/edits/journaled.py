@@ -47,11 +47,11 @@ class JournaledApplier:
         return await asyncio.to_thread(self._list_undoable)
 
     def _recover(self) -> str:
-        with self._undo_log.locked():
+        with self._undo_log.lock():
             return self._recover_locked()
 
     def _apply(self, edits: Sequence[FileEdit], title: str) -> EditOutcome:
-        with self._undo_log.locked():
+        with self._undo_log.lock():
             note = self._recover_locked()
             plan = PreparedChange(self._space, self._placement, edits)
             if plan.conflicts:
@@ -65,7 +65,7 @@ class JournaledApplier:
         return EditOutcome(applied=plan.paths, undo=record.id, note=note)
 
     def _undo(self, id: str) -> Undone:
-        with self._undo_log.locked():
+        with self._undo_log.lock():
             note = self._recover_locked()
             undoable = self._undo_log.list_undoable()
             record = self._undo_log.find_undoable(id or undoable[0]) if undoable else None
@@ -94,7 +94,7 @@ class JournaledApplier:
         return Undone(record.title, edits, EditOutcome(applied, conflicts, note=note))
 
     def _list_undoable(self) -> Sequence[UndoableEdit]:
-        with self._undo_log.locked():
+        with self._undo_log.lock():
             found = map(self._undo_log.find_undoable, self._undo_log.list_undoable())
             records = [record for record in found if record is not None]
         return [
@@ -116,8 +116,8 @@ class JournaledApplier:
         try:
             finish(self._placement, record, self._step)
         except ToolError as exc:
-            left = self._start_rollback(record)
-            reasons = [Conflict(path, "another program changed it, and it stays as it is") for path in left]
+            unrestored = self._start_rollback(record)
+            reasons = [Conflict(path, "another program changed it, and it stays as it is") for path in unrestored]
             return (Conflict(record.title, exc.message), *reasons)
         self._step("keep")
         self._undo_log.keep(record)
@@ -147,13 +147,13 @@ class JournaledApplier:
 
     def _finish_rollback(self, record: Record) -> list[str]:
         try:
-            left = roll_back(self._placement, record, self._step)
+            unrestored = roll_back(self._placement, record, self._step)
         except ToolError as exc:
             half = f"a change is half done and could not be taken back yet: {record.title}"
             raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
         self._step("forget")
         self._undo_log.forget()
-        return left
+        return unrestored
 
     def _recover_locked(self) -> str:
         """Finishes or rolls back what a dead process left behind. Returns a note; raises ToolError if it fails."""
@@ -181,9 +181,9 @@ class JournaledApplier:
         return _rollback_note(record, self._start_rollback(record))
 
 
-def _rollback_note(record: Record, left: Sequence[str]) -> str:
+def _rollback_note(record: Record, unrestored: Sequence[str]) -> str:
     note = f"an interrupted change was taken back: {record.title}"
-    return f"{note}; changed by another program and left so: {', '.join(left[:_SHOWN])}" if left else note
+    return f"{note}; changed by another program and left so: {', '.join(unrestored[:_SHOWN])}" if unrestored else note
 
 
 def _now_ms() -> int:

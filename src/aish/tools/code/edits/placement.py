@@ -88,8 +88,8 @@ class FilePlacement:
     def commit(self, change: FileChange) -> None:
         """Raises ToolError if the file is not the one that the change replaces."""
         with self._space.folder_of(change.path) as (folder, name):
-            held = _find(folder, name, change.path)
-            if (held.hash if held else None) != change.old:
+            current = _find(folder, name, change.path)
+            if (current.hash if current else None) != change.old:
                 raise ToolError(f"{change.path} changed in the meantime")
             if change.new is None:
                 os.unlink(name, dir_fd=folder)
@@ -143,17 +143,17 @@ def _find(folder: int, name: str, path: str) -> FileState | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):  # before opening: opening a device can have effects
-        raise _refused(f"{path} is not a regular file")
+        raise _not_allowed(f"{path} is not a regular file")
     fd = os.open(name, _READ, dir_fd=folder)
     with open(fd, "rb") as stream:  # noqa: PTH123  # a descriptor has no path
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise _refused(f"{path} is not a regular file")
+            raise _not_allowed(f"{path} is not a regular file")
         if status.st_nlink > 1:
-            raise _refused(f"{path} is a hard link: the same file has another name, perhaps outside the workspace")
+            raise _not_allowed(f"{path} is a hard link: the same file has another name, perhaps outside the workspace")
         content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise _refused(f"{path} has more than the {MAX_FILE_BYTES} bytes that can be changed at once")
+        raise _not_allowed(f"{path} has more than the {MAX_FILE_BYTES} bytes that can be changed at once")
     identity = (status.st_dev, status.st_ino)
     return FileState(content, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid), identity)
 
@@ -178,5 +178,5 @@ def _put_new(folder: int, stage: str, name: str) -> None:
         os.unlink(stage, dir_fd=folder)
 
 
-def _refused(text: str) -> ToolError:
+def _not_allowed(text: str) -> ToolError:
     return ToolError(text, status=ResultStatus.NOT_ALLOWED)

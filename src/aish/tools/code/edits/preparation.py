@@ -55,8 +55,8 @@ class PreparedChange:
 
     def missing_folders(self) -> list[str]:
         """Returns the folders that new files need, outermost first."""
-        made = [PurePosixPath(change.path) for change in self.changes if change.old is None]
-        parents = {parent for path in made for parent in path.parents[:-1]}
+        created = [PurePosixPath(change.path) for change in self.changes if change.old is None]
+        parents = {parent for path in created for parent in path.parents[:-1]}
         return [str(path) for path in sorted(parents) if not self._space.exists(str(path))]
 
     def _add(self, edit: FileEdit) -> str:
@@ -64,31 +64,31 @@ class PreparedChange:
         path = self._space.relative(edit.path)
         if belongs_to_git(self._space, path):
             return "git's own files are not for editing; use git"
-        held = self._placement.find(path)
-        if reason := _find_conflict(edit, held, self._since) or self._find_duplicate(path, held):
+        current = self._placement.find(path)
+        if reason := _find_conflict(edit, current, self._since) or self._find_duplicate(path, current):
             return reason
-        self._left_bytes -= len(held.content) if held else 0
+        self._left_bytes -= len(current.content) if current else 0
         if self._left_bytes < 0:
             return f"the files of one change may have {MAX_KEPT_BYTES} bytes together; make smaller ones"
-        if held is None or held.content != edit.content:
-            self._change(path, held, edit.content)
+        if current is None or current.content != edit.content:
+            self._change(path, current, edit.content)
         return ""
 
-    def _change(self, path: str, held: FileState | None, content: bytes | None) -> None:
+    def _change(self, path: str, current: FileState | None, content: bytes | None) -> None:
         new = content_hash(content) if content is not None else None
-        if held is not None and new is None:
-            self._removed[held.hash] = held
-        like = held or self._removed.get(new or "")
+        if current is not None and new is None:
+            self._removed[current.hash] = current
+        like = current or self._removed.get(new or "")
         mode = like.mode if like else self._modes.get(path, _NEW_MODE)
         stage = f".aish-{self.id}-{len(self.changes)}"
-        before = held.content if held else None
+        before = current.content if current else None
         owner = like.owner if like else None
-        self.changes.append(FileChange(path, held.hash if held else None, new, stage, mode, before, owner))
+        self.changes.append(FileChange(path, current.hash if current else None, new, stage, mode, before, owner))
         self.contents.append(content)
 
-    def _find_duplicate(self, path: str, held: FileState | None) -> str:
+    def _find_duplicate(self, path: str, current: FileState | None) -> str:
         """Detects a file that is edited under two names, for example through a link to a folder."""
-        key = held.identity if held else path
+        key = current.identity if current else path
         if key not in self._paths_by_file:
             self._paths_by_file[key] = path
             return ""
@@ -101,9 +101,9 @@ def belongs_to_git(space: Workspace, path: str) -> bool:
     return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
 
 
-def _find_conflict(edit: FileEdit, held: FileState | None, since: str) -> str:
-    if (held.hash if held else None) == edit.base:
+def _find_conflict(edit: FileEdit, current: FileState | None, since: str) -> str:
+    if (current.hash if current else None) == edit.base:
         return ""
-    if held is None:
+    if current is None:
         return "it is gone"
     return f"it changed {since}" if edit.base is not None else "it is there already"

@@ -45,7 +45,7 @@ async def _file_edit(load: _Load, path: str, edits: Sequence[Mapping[str, Any]])
     for edit in edits:
         _check_revision(source, str(edit["revision"]))
     spans = sorted(_resolve(source, edit) for edit in edits)
-    return FileEdit(source.path, source.hash, source.encoded(_apply(source, spans)))
+    return FileEdit(source.path, source.hash, source.encode(_apply(source, spans)))
 
 
 def _check_revision(source: SourceText, revision: str) -> None:
@@ -86,7 +86,7 @@ def _resolve_lines(source: SourceText, start: int, end: int, new: str) -> _Span:
 def _resolve_within(source: SourceText, old: str, new: str, lines: range) -> _Span:
     """Finds the only occurrence in these lines."""
     old, found = _find_all(source, old)
-    return _only_match(source, old, new, [place for place in found if place[1] in lines], found)
+    return _only_match(source, old, new, [match for match in found if match[1] in lines], found)
 
 
 def _resolve_near(source: SourceText, old: str, new: str, line: int | None) -> _Span:
@@ -94,18 +94,18 @@ def _resolve_near(source: SourceText, old: str, new: str, line: int | None) -> _
     old, found = _find_all(source, old)
     if len(found) <= 1 or line is None:
         return _only_match(source, old, new, found, found)
-    there = [place for place in found if place[1] == line]
+    in_line = [match for match in found if match[1] == line]
     return _only_match(
-        source, old, new, there or [place for place in found if abs(place[1] - line) <= _NEAR_LINES], found
+        source, old, new, in_line or [match for match in found if abs(match[1] - line) <= _NEAR_LINES], found
     )
 
 
-def _only_match(source: SourceText, old: str, new: str, meant: Sequence[_Match], found: Sequence[_Match]) -> _Span:
+def _only_match(source: SourceText, old: str, new: str, matching: Sequence[_Match], found: Sequence[_Match]) -> _Span:
     if not found:
         raise _bad_arguments(
             f"{source.path} does not hold '{old[:_SHOWN_CHARS]}'; copy the text exactly, without line numbers"
         )
-    if len(meant) != 1:
+    if len(matching) != 1:
         lines = ", ".join(str(line) for _, line in found[:_SHOWN_PLACES]) + (
             ", …" if len(found) > _SHOWN_PLACES else ""
         )
@@ -113,7 +113,7 @@ def _only_match(source: SourceText, old: str, new: str, meant: Sequence[_Match],
         raise _bad_arguments(
             f"{source.path} holds '{old[:_SHOWN_CHARS]}' {times}, in line {lines}; give more of it, or its `line`"
         )
-    start = meant[0][0]
+    start = matching[0][0]
     return start, start + len(old), source.with_line_ends(new)
 
 

@@ -47,7 +47,7 @@ class UndoLog:
         return not any(path.exists() for path in (self._staging, self._journal, self._rollback))
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         with _file_errors():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

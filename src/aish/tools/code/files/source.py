@@ -59,7 +59,7 @@ class SourceText:
         """Returns another text with this file's line ends."""
         return text if self.line_end == "\n" else text.replace("\r\n", "\n").replace("\n", self.line_end)
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Encodes another text for this file, with its byte order mark."""
         data = text.encode()
         return BOM + data if self.data.startswith(BOM) else data

@@ -82,7 +82,7 @@ class _WorkspaceEdit:
     def edit(self, uri: str, edits: Sequence[TextEdit]) -> None:
         source = self._current(uri)
         if source is None:
-            raise _refused(f"it changes {self._files.path(uri)}, which does not exist")
+            raise _refuse(f"it changes {self._files.path(uri)}, which does not exist")
         self._replace(source.path, source, apply_edits(source, edits, self._encoding, self._replaces))
 
     def create(self, uri: str, options: Mapping[str, Any]) -> None:
@@ -90,24 +90,24 @@ class _WorkspaceEdit:
             path = self._files.path(uri)
             self._after[path] = SourceText(path, b"", "")
         elif options.get("options") != {"ignoreIfExists": True}:
-            raise _refused(f"it makes {self._files.path(uri)}, which is there already")
+            raise _refuse(f"it makes {self._files.path(uri)}, which is there already")
 
     def move(self, uri: str, new_uri: str) -> None:
         source = self._current(uri)
         if source is None or self._current(new_uri) is not None:
-            raise _refused(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
+            raise _refuse(f"it moves {self._files.path(uri)} to {self._files.path(new_uri)}, which cannot be done")
         self._after[self._files.path(new_uri)] = SourceText(self._files.path(new_uri), source.data, source.text)
         self._after[source.path] = None
 
     def remove(self, uri: str) -> None:
         if self._current(uri) is None:
-            raise _refused(f"it removes {self._files.path(uri)}, which does not exist")
+            raise _refuse(f"it removes {self._files.path(uri)}, which does not exist")
         self._after[self._files.path(uri)] = None
 
     def edits(self) -> tuple[FileEdit, ...]:
         """Returns the files that differ from before."""
-        made = [self._file_edit(path) for path in self._after]
-        return tuple(edit for edit in made if edit is not None)
+        edits = [self._file_edit(path) for path in self._after]
+        return tuple(edit for edit in edits if edit is not None)
 
     def _file_edit(self, path: str) -> FileEdit | None:
         before, after = self._before.get(path), self._after[path]
@@ -119,18 +119,18 @@ class _WorkspaceEdit:
         path = self._files.path(uri)
         if path not in self._after:
             if len(self._after) >= MAX_FILES:
-                raise _refused(f"it touches more than {MAX_FILES} files")
+                raise _refuse(f"it touches more than {MAX_FILES} files")
             self._before[path] = self._after[path] = self._files.get(uri) if self._files.exists(uri) else None
         return self._after[path]
 
     def _replace(self, path: str, source: SourceText, text: str) -> None:
-        self._after[path] = SourceText(path, source.encoded(text), text)
+        self._after[path] = SourceText(path, source.encode(text), text)
 
 
 def _parse_steps(edit: object) -> Iterator[tuple[str, str, Any]]:
     """Yields kind, URI and value of each step. Text edits of one file are joined, in the order of the edit."""
     if not isinstance(edit, Mapping):
-        raise _refused("it is none")
+        raise _refuse("it is none")
     changes = edit.get("documentChanges")
     if isinstance(changes, list):  # the newer shape; it wins if both are given
         yield from _join_edits([_parse_step(change) for change in changes])
@@ -142,7 +142,7 @@ def _parse_steps(edit: object) -> Iterator[tuple[str, str, Any]]:
 
 def _parse_step(change: object) -> tuple[str, str, Any]:
     if not isinstance(change, Mapping):
-        raise _refused("it cannot be read")
+        raise _refuse("it cannot be read")
     kind = change.get("kind")
     if kind in ("create", "delete"):
         return kind, str(change.get("uri", "")), change
@@ -155,20 +155,20 @@ def _parse_step(change: object) -> tuple[str, str, Any]:
 
 def _join_edits(steps: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str, Any]]:
     """Joins consecutive edits of one file, because they refer to the same text."""
-    joined: list[tuple[str, str, Any]] = []
+    result: list[tuple[str, str, Any]] = []
     for kind, uri, value in steps:
-        if kind == "edit" and joined and joined[-1][:2] == (kind, uri):
-            joined[-1] = (kind, uri, [*joined[-1][2], *value])
+        if kind == "edit" and result and result[-1][:2] == (kind, uri):
+            result[-1] = (kind, uri, [*result[-1][2], *value])
         else:
-            joined.append((kind, uri, value))
-    return joined
+            result.append((kind, uri, value))
+    return result
 
 
 def _text_edits(edits: object) -> Sequence[TextEdit]:
     try:
         return msgspec.convert(edits, list[TextEdit])
     except msgspec.ValidationError as exc:
-        raise _refused(f"it cannot be read: {exc}") from exc
+        raise _refuse(f"it cannot be read: {exc}") from exc
 
 
 def apply_edits(
@@ -182,18 +182,18 @@ def apply_edits(
     try:
         spans = sorted(((*mapped.span(edit.range), edit.newText) for edit in edits), key=lambda span: span[:2])
     except BadResponse as exc:
-        raise _refused(f"an edit of {source.path} does not fit its text: {exc.message}") from exc
+        raise _refuse(f"an edit of {source.path} does not fit its text: {exc.message}") from exc
     pieces: list[str] = []
     at = 0
     for start, end, new in spans:
         if start < at:
-            raise _refused(f"two edits of {source.path} overlap")
+            raise _refuse(f"two edits of {source.path} overlap")
         if not replaces(text[start:end]):
-            raise _refused(f"an edit would replace '{text[start:end][:60]}' in {source.path}, which is something else")
+            raise _refuse(f"an edit would replace '{text[start:end][:60]}' in {source.path}, which is something else")
         pieces += (text[at:start], source.with_line_ends(new))
         at = end
     return "".join([*pieces, text[at:]])
 
 
-def _refused(text: str) -> ToolError:
+def _refuse(text: str) -> ToolError:
     return ToolError(f"the server's edit was refused: {text}", status=ResultStatus.FAILED)

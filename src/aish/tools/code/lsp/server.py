@@ -149,15 +149,15 @@ class LanguageServer:
     async def _monitor(self, connection: LspConnection) -> AishError | None:
         """Waits until the server is stopped or exits. Returns the error if it crashed."""
         limits = self.spec.limits
-        gone = asyncio.ensure_future(connection.wait_closed())
+        closed_task = asyncio.ensure_future(connection.wait_closed())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
             while True:
                 done, _ = await asyncio.wait(
-                    {gone, stop}, timeout=limits.check_every_s, return_when=asyncio.FIRST_COMPLETED
+                    {closed_task, stop}, timeout=limits.check_every_s, return_when=asyncio.FIRST_COMPLETED
                 )
-                if gone in done:
-                    return gone.result()
+                if closed_task in done:
+                    return closed_task.result()
                 if stop in done:
                     self.ended = "stopped"
                     return None
@@ -167,7 +167,7 @@ class LanguageServer:
                     return size
         finally:
             self._is_ending = True
-            gone.cancel()
+            closed_task.cancel()
             stop.cancel()
 
     def _is_idle(self) -> bool:

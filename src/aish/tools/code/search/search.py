@@ -39,7 +39,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    places: tuple[Location, ...]
+    locations: tuple[Location, ...]
     complete: bool  # False if a limit stopped the search
     by: str
     note: str = ""  # what was skipped
@@ -51,8 +51,8 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> SearchR
     below = await asyncio.to_thread(_find_folder, space, query.below)
     if below is None:
         skipped = SkippedFiles()
-        found_here = _in_file(space, space.relative(query.below), matches, skipped)[:MAX_MATCHES]
-        return SearchResult(tuple(found_here), len(found_here) < MAX_MATCHES, "aish", str(skipped))
+        matching = _in_file(space, space.relative(query.below), matches, skipped)[:MAX_MATCHES]
+        return SearchResult(tuple(matching), len(matching) < MAX_MATCHES, "aish", str(skipped))
     query = msgspec.structs.replace(query, below=below)
     program = ripgrep.find_ripgrep(search_path)
     if program:
@@ -60,10 +60,10 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> SearchR
         if found is not None:
             lines, complete = found
             names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
-            places = await asyncio.to_thread(_verify_matches, space, query, lines, matches)
+            locations = await asyncio.to_thread(_verify_matches, space, query, lines, matches)
             skipped = await asyncio.to_thread(_count_skipped, space, query, names)
             skipped.stopped = not are_all
-            return SearchResult(tuple(places), complete, "ripgrep", str(skipped))
+            return SearchResult(tuple(locations), complete, "ripgrep", str(skipped))
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     try:
@@ -108,16 +108,16 @@ def _compile_expression(text: str) -> Matcher:
 
 
 def _search_walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> SearchResult:
-    places: list[Location] = []
+    locations: list[Location] = []
     complete, skipped = True, SkippedFiles()
     for path in walk_files(space, below=query.below, skipped=skipped):
-        if stop.is_set() or len(places) >= MAX_MATCHES:
+        if stop.is_set() or len(locations) >= MAX_MATCHES:
             complete = False
             break
         if matches_glob(path, query.glob):
-            places += _in_file(space, path, matches, skipped)
-    complete = complete and len(places) <= MAX_MATCHES and not skipped.stopped
-    return SearchResult(tuple(sorted(places)[:MAX_MATCHES]), complete, "aish", str(skipped))
+            locations += _in_file(space, path, matches, skipped)
+    complete = complete and len(locations) <= MAX_MATCHES and not skipped.stopped
+    return SearchResult(tuple(sorted(locations)[:MAX_MATCHES]), complete, "aish", str(skipped))
 
 
 def _count_skipped(space: Workspace, query: Query, names: Iterable[str]) -> SkippedFiles:

@@ -36,13 +36,13 @@ class SkippedFiles(msgspec.Struct):
     stopped: bool = False  # at a limit of folders, files or time
 
     def __str__(self) -> str:
-        said = (
+        parts = (
             (self.too_large, f"{self.too_large} files are too large to be looked at"),
             (self.unreadable, f"{self.unreadable} files are no text in UTF-8"),
             (self.linked, f"{self.linked} files are hard links, perhaps to files outside, and not read"),
             (self.stopped, "the workspace is too large for all of it to be looked at"),
         )
-        return "; ".join(text for is_so, text in said if is_so)
+        return "; ".join(text for is_so, text in parts if is_so)
 
 
 def walk_files(space: Workspace, *, below: str = "", skipped: SkippedFiles | None = None) -> Iterator[str]:

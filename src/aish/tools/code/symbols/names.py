@@ -99,10 +99,10 @@ def find_word(source: SourceText, name: str) -> NameUse | None:
 
 def find_beside(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
     """Searches for a declaration of the new name in the same scope as the symbol."""
-    places = {(one.container, one.depth) for one in symbols if last_name(one.name) == symbol}
-    for one in symbols:
-        if last_name(one.name) == new_name and (one.container, one.depth) in places:
-            return NameUse(source.path, one.line)
+    scopes = {(declared.container, declared.depth) for declared in symbols if last_name(declared.name) == symbol}
+    for declared in symbols:
+        if last_name(declared.name) == new_name and (declared.container, declared.depth) in scopes:
+            return NameUse(source.path, declared.line)
     return None
 
 

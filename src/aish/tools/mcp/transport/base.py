@@ -73,13 +73,13 @@ class IncomingMessages:
 
     def notification(self, method: str, params: msgspec.Raw) -> None:
         if method in _CHANGES:
-            self.changed(_CHANGES[method])
+            self.report_change(_CHANGES[method])
         elif method == "notifications/progress":
             self._progress(_decode_fields(params))
         elif method == "notifications/message":
             self._log(_decode_fields(params))
 
-    def changed(self, what: Listed) -> None:
+    def report_change(self, what: Listed) -> None:
         self._emit(ListChanged(self._server, what))
 
     def warn(self, text: str) -> None:
@@ -89,10 +89,10 @@ class IncomingMessages:
         self._warned.add(text)
         self._emit(Warned(self._server, self._sanitiser.show_line(text, _LOG_CHARS)))
 
-    def follow(self, token: str, on_status: OnStatus) -> None:
+    def follow_progress(self, token: str, on_status: OnStatus) -> None:
         self._listeners[token] = _StatusLine(on_status)
 
-    def unfollow(self, token: str) -> None:
+    def unfollow_progress(self, token: str) -> None:
         self._listeners.pop(token, None)
 
     def _progress(self, fields: dict[str, Any]) -> None:

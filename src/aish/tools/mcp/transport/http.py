@@ -257,7 +257,7 @@ class HttpTransport:
         again = stream.received > 0
         async with self._open("POST", extra, body, _LISTENING) as response:
             if again:
-                self._incoming.changed("tools")
+                self._incoming.report_change("tools")
             if (end := await stream.read(response)) is not None:
                 end.get_result()
 

@@ -35,7 +35,7 @@ class StdioTransport:
             NewlineFraming(spec.max_message_bytes),
             title=spec.name,
             handler=incoming,
-            cancel_notice=_cancelled,
+            cancel_notice=_cancel_notification,
             max_in_flight=spec.max_in_flight,
         )
         self._reading = ChildPeerReader(child, self._peer)
@@ -46,7 +46,7 @@ class StdioTransport:
         cls, spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser
     ) -> AsyncIterator[StdioTransport]:
         """Raises SpawnFailed and WireTimeout."""
-        async with _started(spec, sanitiser) as child:
+        async with _start_child(spec, sanitiser) as child:
             transport = cls(spec, child, incoming)
             async with transport._reading.running():
                 yield transport
@@ -91,7 +91,7 @@ class StdioTransport:
 
 
 @asynccontextmanager
-async def _started(spec: ServerSpec, sanitiser: Sanitiser) -> AsyncIterator[ChildProcess]:
+async def _start_child(spec: ServerSpec, sanitiser: Sanitiser) -> AsyncIterator[ChildProcess]:
     process = ProcessSpec(
         argv=spec.command,
         name=spec.name,
@@ -111,7 +111,7 @@ async def _started(spec: ServerSpec, sanitiser: Sanitiser) -> AsyncIterator[Chil
         yield child
 
 
-def _cancelled(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
+def _cancel_notification(id: int, method: str) -> tuple[str, dict[str, Any]] | None:
     """Returns the cancel notification. The handshake cannot be cancelled."""
     if method == "initialize":
         return None
