@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aish.providers.tool_calling.reader import AnswerReader
+from aish.providers.tool_calling.reader import ToolCallReader
 from aish.tool_calls.detect.detector import CallDetector
 from aish.types.chunks import Chunk
 from aish.types.events import TextDelta
@@ -74,7 +74,7 @@ def fed_to_recogniser(chunks: list[str]) -> None:
 
 
 def read_as_batches(batches: list[list[Chunk]]) -> None:
-    reading = AnswerReader(TOOLS, constrained=False, repair=True)
+    reading = ToolCallReader(TOOLS, constrained=False, repair=True)
     for batch in batches:
         if not reading.passes(batch):
             reading.read(batch)

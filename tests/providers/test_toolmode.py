@@ -19,7 +19,7 @@ from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.providers.tool_calling.prompts import answer_or_call_schema, describe_tools, room_for_tools
 from aish.providers.tool_calling.provider import ToolCallingProvider
-from aish.providers.tool_calling.reader import AnswerReader
+from aish.providers.tool_calling.reader import ToolCallReader
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
@@ -527,7 +527,7 @@ async def test_a_refusal_of_logprobs_takes_no_tools_from_the_model():
 
 def test_words_that_hold_no_call_keep_what_is_told_of_their_tokens_however_many_come_at_once():
     said = [TextDelta(word, [{"token": word}]) for word in ("It ", "is ", "fine.")]
-    assert AnswerReader([tool()], constrained=False, repair=True, calls_natively=False).read(said) == said
+    assert ToolCallReader([tool()], constrained=False, repair=True, calls_natively=False).read(said) == said
 
 
 async def test_two_hundred_tools_fit_into_a_small_window():
@@ -634,7 +634,7 @@ async def test_a_model_that_has_made_the_same_call_twice_may_only_answer():
 @pytest.mark.parametrize("constrained", [True, False])
 def test_what_has_read_an_answer_is_not_left_to_the_collector(constrained):
     tool = ToolSpec("add", "", {"type": "object"}, Effect.READ, "add")
-    reader = AnswerReader([tool], constrained=constrained, repair=True)
+    reader = ToolCallReader([tool], constrained=constrained, repair=True)
     gone = weakref.ref(reader)
     del reader
     assert gone() is None

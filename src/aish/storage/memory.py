@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,6 +16,7 @@ from aish.errors import StoreError
 from aish.storage.semantics import (
     SUMMARY,
     already_there,
+    clock_ms,
     events_after,
     is_over_cap,
     lease_is_over,
@@ -315,7 +315,7 @@ class MemoryStore:
         self._check_open()
         if run.id in self._runs:
             raise already_there("run", run.id)
-        now_ms = _now_ms()
+        now_ms = clock_ms()
         made = msgspec.structs.replace(
             run, created_ms=now_ms, updated_ms=now_ms, fence=1, lease_ms=now_ms + int(lease_s * 1000)
         )
@@ -324,7 +324,7 @@ class MemoryStore:
 
     async def claim_run(self, id: str, owner: str, *, lease_s: float, dead: str = "") -> RunRecord | None:
         self._check_open()
-        run, now_ms = self._runs.get(id), _now_ms()
+        run, now_ms = self._runs.get(id), clock_ms()
         if run is None or not lease_is_over(run, now_ms, dead):
             return None
         until_ms = now_ms + int(lease_s * 1000)
@@ -335,7 +335,7 @@ class MemoryStore:
 
     async def update_run(self, run: RunRecord, *, lease_s: float) -> bool:
         self._check_open()
-        stored, now_ms = self._runs.get(run.id), _now_ms()
+        stored, now_ms = self._runs.get(run.id), clock_ms()
         if stored is None or stored.fence != run.fence:
             return False
         self._runs[run.id] = msgspec.structs.replace(
@@ -355,7 +355,7 @@ class MemoryStore:
         stored = self._runs.get(id)
         if stored is None or stored.fence != fence:
             return False
-        self._runs[id] = msgspec.structs.replace(stored, lease_ms=_now_ms() + int(lease_s * 1000))
+        self._runs[id] = msgspec.structs.replace(stored, lease_ms=clock_ms() + int(lease_s * 1000))
         return True
 
     async def find_run(self, id: str) -> RunRecord | None:
@@ -455,15 +455,11 @@ class MemoryStore:
 
 
 def _dated(document: Document) -> Document:
-    return document if document.created_ms else msgspec.structs.replace(document, created_ms=_now_ms())
+    return document if document.created_ms else msgspec.structs.replace(document, created_ms=clock_ms())
 
 
 def _is_alive(document: Document) -> bool:
-    return document.expires_ms == 0 or document.expires_ms > _now_ms()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return document.expires_ms == 0 or document.expires_ms > clock_ms()
 
 
 def _key(record: UsageRecord) -> tuple[str, str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,6 +27,10 @@ _tags_decoder = msgspec.json.Decoder(tuple[str, ...])
 
 # A lease that ends later than this was written before the clock was set back.
 _LONGEST_LEASE_MS = 600_000
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> SessionRecord:

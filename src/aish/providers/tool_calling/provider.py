@@ -31,7 +31,7 @@ from aish.providers.tool_calling.prompts import (
     tool_instructions,
     with_tool_instructions,
 )
-from aish.providers.tool_calling.reader import AnswerReader
+from aish.providers.tool_calling.reader import ToolCallReader
 from aish.providers.tool_calling.strategies import Strategies, Strategy, chosen, has_calls, strategy_notice
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
@@ -144,7 +144,7 @@ class ToolCallingProvider:
             self._note_ignored(request)
 
     async def _pick_tool(
-        self, request: StepRequest, sent: StepRequest, reader: AnswerReader
+        self, request: StepRequest, sent: StepRequest, reader: ToolCallReader
     ) -> AsyncGenerator[Sequence[Chunk], None]:
         """Asks with the adapter, to the end. If it calls nothing, asks the model itself; the usage is the sum of
         both."""
@@ -166,7 +166,7 @@ class ToolCallingProvider:
                 yield [UsageChunk(c.usage + spent) if isinstance(c, UsageChunk) else c for c in batch]
 
     async def _report_result(
-        self, request: StepRequest, sent: StepRequest, reader: AnswerReader
+        self, request: StepRequest, sent: StepRequest, reader: ToolCallReader
     ) -> AsyncGenerator[Sequence[Chunk], None]:
         """Has the model report a tool's result, to the end, so that made-up text can be replaced; reports are short."""
         chunks: list[Chunk] = []
@@ -180,10 +180,10 @@ class ToolCallingProvider:
         if chunks:
             yield chunks
 
-    def _make_reader(self, request: StepRequest, strategy: Strategy, tools: Sequence[ToolSpec]) -> AnswerReader:
+    def _make_reader(self, request: StepRequest, strategy: Strategy, tools: Sequence[ToolSpec]) -> ToolCallReader:
         constrained = strategy is Strategy.CONSTRAINED and bool(tools)
         knows = strategy in _NATIVE_STRATEGIES and self._strategies.calls_natively(request.model)
-        return AnswerReader(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
+        return ToolCallReader(tools, constrained=constrained, repair=request.repair, calls_natively=knows)
 
     def _has_adapter(self, request: StepRequest) -> bool:
         info = self._strategies.info(request.model)

@@ -34,7 +34,7 @@ class _CallNumbers:
         return _OWN_NUMBERS + self.count - 1
 
 
-class AnswerReader:
+class ToolCallReader:
     """Reads one answer. `constrained`: the model was asked for one object of our schema. `calls_natively`: the model is
     known to make native calls, so JSON in its text is only JSON. Calls found in text are held back until the end: if
     the backend makes the same call, there is only one."""

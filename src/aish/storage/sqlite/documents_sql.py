@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection, Sequence
 
-from aish.storage.semantics import document_row
+from aish.storage.semantics import clock_ms, document_row
 from aish.types.records import Document
 
 _COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
@@ -24,7 +23,7 @@ def put(db: sqlite3.Connection, document: Document) -> None:
 
 def put_new(db: sqlite3.Connection, document: Document) -> bool:
     db.execute(
-        f"DELETE FROM documents WHERE kind = ? AND id = ? AND NOT {_ALIVE}", (document.kind, document.id, _now_ms())
+        f"DELETE FROM documents WHERE kind = ? AND id = ? AND NOT {_ALIVE}", (document.kind, document.id, clock_ms())
     )
     return _insert(db, "INSERT OR IGNORE", document) > 0
 
@@ -32,7 +31,7 @@ def put_new(db: sqlite3.Connection, document: Document) -> bool:
 def swap(db: sqlite3.Connection, document: Document, old: bytes) -> bool:
     changed = db.execute(
         f"UPDATE documents SET body = ?, expires_ms = ? WHERE kind = ? AND id = ? AND body = ? AND {_ALIVE}",
-        (document.body, document.expires_ms, document.kind, document.id, old, _now_ms()),
+        (document.body, document.expires_ms, document.kind, document.id, old, clock_ms()),
     )
     return changed.rowcount > 0
 
@@ -41,7 +40,7 @@ def select_many(db: sqlite3.Connection, kind: str, ids: Collection[str]) -> list
     wanted = list(ids)[:_MAX_IDS]
     marks = ", ".join("?" * len(wanted))
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM documents WHERE kind = ? AND {_ALIVE} AND id IN ({marks})", (kind, _now_ms(), *wanted)
+        f"SELECT {_COLUMNS} FROM documents WHERE kind = ? AND {_ALIVE} AND id IN ({marks})", (kind, clock_ms(), *wanted)
     )
     return [Document(*row) for row in rows.fetchall()]
 
@@ -50,20 +49,20 @@ def select_newest(db: sqlite3.Connection, kind: str, owner: str | None, limit: i
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM documents WHERE kind = ? AND {_ALIVE} AND (? IS NULL OR owner = ?)"
         " ORDER BY created_ms DESC, id DESC LIMIT ?",
-        (kind, _now_ms(), owner, owner, max(limit, 0)),
+        (kind, clock_ms(), owner, owner, max(limit, 0)),
     )
     return [Document(*row) for row in rows.fetchall()]
 
 
 def delete(db: sqlite3.Connection, kind: str, id: str) -> bool:
-    deleted = db.execute(f"DELETE FROM documents WHERE kind = ? AND id = ? AND {_ALIVE}", (kind, id, _now_ms()))
+    deleted = db.execute(f"DELETE FROM documents WHERE kind = ? AND id = ? AND {_ALIVE}", (kind, id, clock_ms()))
     return deleted.rowcount > 0
 
 
 def _insert(db: sqlite3.Connection, how: str, document: Document) -> int:
     inserted = db.execute(
         f"{how} INTO documents ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        document_row(document, _now_ms()),
+        document_row(document, clock_ms()),
     )
     return inserted.rowcount
 
@@ -72,9 +71,5 @@ def _sweep(db: sqlite3.Connection) -> None:
     db.execute(
         "DELETE FROM documents WHERE (kind, id) IN"
         " (SELECT kind, id FROM documents WHERE expires_ms > 0 AND expires_ms <= ? LIMIT ?)",
-        (_now_ms(), _SWEEP),
+        (clock_ms(), _SWEEP),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

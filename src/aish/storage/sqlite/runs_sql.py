@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Sequence
 
-from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of
+from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, clock_ms, lease_is_over, run_of, step_of
 from aish.types.runs import RunRecord, RunState, StepRecord
 
 
 def insert(db: sqlite3.Connection, run: RunRecord, lease_s: float) -> RunRecord:
-    now_ms = _now_ms()
+    now_ms = clock_ms()
     made = (run.id, run.kind, run.session, run.goal, run.state, run.body, run.reason, now_ms, now_ms, run.owner, 1)
     try:
         db.execute(f"INSERT INTO runs ({RUN_COLUMNS}) VALUES ({_marks(12)})", (*made, now_ms + int(lease_s * 1000)))
@@ -24,7 +23,7 @@ def insert(db: sqlite3.Connection, run: RunRecord, lease_s: float) -> RunRecord:
 
 def claim(db: sqlite3.Connection, id: str, owner: str, lease_s: float, dead: str) -> RunRecord | None:
     """`dead` is an owner that is known to be gone, whatever its lease says."""
-    run, now_ms = select_one(db, id), _now_ms()
+    run, now_ms = select_one(db, id), clock_ms()
     if run is None or not lease_is_over(run, now_ms, dead):
         return None
     db.execute(
@@ -35,7 +34,7 @@ def claim(db: sqlite3.Connection, id: str, owner: str, lease_s: float, dead: str
 
 
 def update(db: sqlite3.Connection, run: RunRecord, lease_s: float) -> bool:
-    now_ms = _now_ms()
+    now_ms = clock_ms()
     changed = db.execute(
         "UPDATE runs SET session = ?, state = ?, body = ?, reason = ?, owner = ?, updated_ms = ?, lease_ms = ?"
         " WHERE id = ? AND fence = ?",
@@ -48,7 +47,7 @@ def update(db: sqlite3.Connection, run: RunRecord, lease_s: float) -> bool:
 
 
 def renew(db: sqlite3.Connection, id: str, fence: int, lease_s: float) -> bool:
-    until_ms = _now_ms() + int(lease_s * 1000)
+    until_ms = clock_ms() + int(lease_s * 1000)
     return db.execute("UPDATE runs SET lease_ms = ? WHERE id = ? AND fence = ?", (until_ms, id, fence)).rowcount > 0
 
 
@@ -90,7 +89,3 @@ def delete_of_session(db: sqlite3.Connection, session: str) -> None:
 
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

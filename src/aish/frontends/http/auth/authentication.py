@@ -65,9 +65,18 @@ class Caller(msgspec.Struct, frozen=True):
         covered = globs_of(self.tools)
         return tuple(name for name in tools if name in covered)
 
+    def may_see(self, session: str) -> bool:
+        """Whether this stored session is visible to it."""
+        return self.admin or session.startswith(f"{self.key}/")
+
     def session(self, name: str) -> str:
         """The stored name of a session: each key has its own namespace."""
         return f"{self.key}/{name}" if self.key and name else name
+
+
+def require_admin(caller: Caller) -> None:
+    if not caller.admin:
+        raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
 
 
 # The caller where no key is required.

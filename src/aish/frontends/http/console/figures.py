@@ -9,8 +9,8 @@ import msgspec
 
 from aish.engine.model.ledger import day_start_ms
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
+from aish.frontends.http.auth.authentication import Caller, require_admin
+from aish.frontends.http.server.http_errors import bad_field, read_number
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.spending_table import By, group_spending, total_spending
@@ -32,8 +32,7 @@ class ConsoleFigures:
         ]
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
-        if not caller.admin:
-            raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
+        require_admin(caller)
         shown = {**self._service.metrics.series.shown(), "under_way": self._service.active_requests}
         await exchange.reply(200, msgspec.json.encode(shown))
 

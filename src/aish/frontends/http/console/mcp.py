@@ -14,7 +14,7 @@ import msgspec
 
 from aish.errors import AishError
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.auth.authentication import Caller, require_admin
 from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
@@ -73,7 +73,7 @@ class ConsoleMcp:
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def refresh(self, exchange: Exchange, caller: Caller, alias: str) -> None:
-        _check_admin(caller)
+        require_admin(caller)
         server = self._service.runtime.mcp_servers.get(alias)
         if server is None:
             raise self._unknown(alias)
@@ -81,7 +81,7 @@ class ConsoleMcp:
         await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
 
     async def connect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
-        _check_admin(caller)
+        require_admin(caller)
         runtime = self._service.runtime
         if alias not in runtime.mcp_servers and alias not in runtime.config.mcp.servers:
             raise self._unknown(alias)
@@ -89,7 +89,7 @@ class ConsoleMcp:
         await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
 
     async def disconnect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
-        _check_admin(caller)
+        require_admin(caller)
         if alias not in self._service.runtime.mcp_servers:
             raise self._unknown(alias)
         await self._service.runtime.disconnect_mcp(alias)
@@ -131,11 +131,6 @@ def _brought(guest: DynamicMcpView) -> dict[str, Any]:
         "log_tail": [],
         "brought": {"by": guest.owner, "origin": guest.origin},
     }
-
-
-def _check_admin(caller: Caller) -> None:
-    if not caller.admin:
-        raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
 
 
 async def _within(work: Any, seconds: float, alias: str) -> None:

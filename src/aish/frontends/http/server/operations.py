@@ -11,7 +11,7 @@ import msgspec
 from aish import __version__
 from aish.errors import AishError
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.auth.authentication import Caller, require_admin
 from aish.frontends.http.metrics.counters import CONTENT_TYPE
 from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
@@ -33,15 +33,13 @@ class Operations:
         for state in ("connecting", "ready", "failed", "closed"):
             metrics.mcp_servers.labels(state).set(states[state])
         page = metrics.page()
-        metrics.active_requests.set(
-            self._service.active_requests - 1
-        )  # without this request, as other workers will read it
+        # Without this request, since other workers will read it later.
+        metrics.active_requests.set(self._service.active_requests - 1)
         await exchange.reply(200, page, [(b"content-type", CONTENT_TYPE)])
 
     async def refresh_mcp(self, exchange: Exchange, caller: Caller) -> None:
         """Asks all servers at the same time. A server that fails does not keep the others from being refreshed."""
-        if not caller.admin:
-            raise HttpProblem(403, "this is for keys of administrators", code="forbidden")
+        require_admin(caller)
         servers = self._service.runtime.mcp_servers
         names = list(servers)
         shown = await asyncio.gather(*(_refresh(servers[name]) for name in names))

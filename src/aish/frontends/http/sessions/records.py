@@ -73,7 +73,7 @@ class Records:
         """A turn of a session is visible to those who may see the session; any other turn to those who know its id."""
         self._service.engine.catch_up()
         record = await self._find_turn(turn)
-        if record is None or (record.session and not _is_visible(caller, record.session)):
+        if record is None or (record.session and not caller.may_see(record.session)):
             raise HttpProblem(404, f"there is no turn {turn[:80]}", code="turn_not_found")
         after = read_number("after", exchange.query.get("after", "0"), least=0, most=_MAX_EVENTS)
         lines = (await self._service.store.read_events(turn)).splitlines()
@@ -105,13 +105,9 @@ class Records:
     async def _find(self, caller: Caller, id: str) -> SessionRecord:
         for name in dict.fromkeys((caller.session(id), id)):
             session = await self._service.store.find_session(name)
-            if session is not None and _is_visible(caller, session.id):
+            if session is not None and caller.may_see(session.id):
                 return session
         raise HttpProblem(404, f"there is no session {id[:80]}", code="session_not_found")
-
-
-def _is_visible(caller: Caller, session: str) -> bool:
-    return caller.admin or session.startswith(f"{caller.key}/")
 
 
 def _shown(caller: Caller, session: SessionRecord) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class ServerRuns:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         limit = read_number("limit", exchange.query.get("limit", "50"), most=_MAX_LISTED)
         found = await self._host.engine.runs.list(limit if caller.admin else _MAX_LISTED)
-        data = [_shown(caller, run_json(run)) for run in found if _is_visible(caller, run)][:limit]
+        data = [_shown(caller, run_json(run)) for run in found if caller.may_see(run.session)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
@@ -155,7 +155,7 @@ class ServerRuns:
             run = await self._host.engine.runs.find(id)
         except RunNotFound:
             run = None
-        if run is None or not _is_visible(caller, run):
+        if run is None or not caller.may_see(run.session):
             raise HttpProblem(404, f"there is no run {id[:80]}", code="run_not_found")
         return run
 
@@ -279,10 +279,6 @@ def _is_servers(run: RunRecord) -> bool:
 
 def _owner_of(run: RunRecord) -> Caller:
     return Caller(run.session.partition("/")[0] if "/" in run.session else "")
-
-
-def _is_visible(caller: Caller, run: RunRecord) -> bool:
-    return caller.admin or run.session.startswith(f"{caller.key}/")
 
 
 def _shown(caller: Caller, run: dict[str, Any]) -> dict[str, Any]:

@@ -163,6 +163,22 @@ def build_turn_request(
     )
 
 
+def read_response_format(field: str, given: Any) -> tuple[dict[str, Any] | None, bool]:
+    """Returns the schema of the answer, and whether it has to be any JSON object. Both APIs nest the schema in two
+    ways."""
+    match given:
+        case None | {"type": "text"}:
+            return None, False
+        case {"type": "json_object"}:
+            return None, True
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema, False
+        case {"type": "json_schema", "schema": dict(schema)}:
+            return schema, False
+        case _:
+            raise bad_field(field, "must be text, json_object or json_schema with its schema")
+
+
 def check_has_input(field: str, messages: Sequence[Message]) -> None:
     """Tool results without their calls are ignored, so they alone are no input. Some clients drop old messages."""
     first = messages[0] if messages else None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 
 from aish.storage.postgres.sql_connection import SqlConnection
-from aish.storage.semantics import document_row
+from aish.storage.semantics import clock_ms, document_row
 from aish.types.records import Document
 
 _COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
@@ -30,16 +29,16 @@ def key_of(kind: str, id: str) -> str:
 
 
 async def put(connection: SqlConnection, document: Document) -> None:
-    await connection.run(_SWEEP, _now_ms())
-    await connection.run(_PUT, *document_row(document, _now_ms()))
+    await connection.run(_SWEEP, clock_ms())
+    await connection.run(_PUT, *document_row(document, clock_ms()))
 
 
 async def put_new(connection: SqlConnection, document: Document) -> bool:
-    return await connection.run(_PUT_NEW, *document_row(document, _now_ms()), _now_ms()) > 0
+    return await connection.run(_PUT_NEW, *document_row(document, clock_ms()), clock_ms()) > 0
 
 
 async def swap(connection: SqlConnection, document: Document, old: bytes) -> bool:
-    given = (document.kind, document.id, document.body, document.expires_ms, old, _now_ms())
+    given = (document.kind, document.id, document.body, document.expires_ms, old, clock_ms())
     return await connection.run(_SWAP, *given) > 0
 
 
@@ -48,7 +47,7 @@ async def select_many(connection: SqlConnection, kind: str, ids: Collection[str]
         f"SELECT {_COLUMNS} FROM documents"
         " WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2) AND id = ANY($3::text[])",
         kind,
-        _now_ms(),
+        clock_ms(),
         list(ids),
     )
     return [Document(*row) for row in rows]
@@ -59,7 +58,7 @@ async def select_newest(connection: SqlConnection, kind: str, owner: str | None,
         f"SELECT {_COLUMNS} FROM documents WHERE kind = $1 AND (expires_ms = 0 OR expires_ms > $2)"
         " AND ($3::text IS NULL OR owner = $3) ORDER BY created_ms DESC, id DESC LIMIT $4",
         kind,
-        _now_ms(),
+        clock_ms(),
         owner,
         max(limit, 0),
     )
@@ -68,8 +67,4 @@ async def select_newest(connection: SqlConnection, kind: str, owner: str | None,
 
 async def delete(connection: SqlConnection, kind: str, id: str) -> bool:
     sql = "DELETE FROM documents WHERE kind = $1 AND id = $2 AND (expires_ms = 0 OR expires_ms > $3)"
-    return await connection.run(sql, kind, id, _now_ms()) > 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return await connection.run(sql, kind, id, clock_ms()) > 0

@@ -21,6 +21,7 @@ from aish.frontends.http.turns.request_fields import (
     build_turn_request,
     check_top_logprobs,
     read_knobs,
+    read_response_format,
 )
 from aish.frontends.http.turns.tool_fields import (
     NO_TOOLS,
@@ -137,7 +138,7 @@ def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
 
 
 def read_sampling(chat: ChatBody) -> Sampling:
-    schema, json_object = (None, False) if chat.response_format is None else _format(chat.response_format)
+    schema, json_object = read_response_format("response_format", chat.response_format)
     return Sampling(
         temperature=chat.temperature,
         top_p=chat.top_p,
@@ -204,20 +205,6 @@ def _part(field: str, part: dict[str, Any]) -> Part:
             raise bad_field(f"{field}.type", f"parts of type {str(kind)[:40]} are not taken")
         case _:
             raise bad_field(field, "a part says its type")
-
-
-def _format(given: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
-    match given:
-        case {"type": "text"}:
-            return None, False
-        case {"type": "json_object"}:
-            return None, True
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return schema, False
-        case {"type": "json_schema", "schema": dict(schema)}:
-            return schema, False
-        case _:
-            raise bad_field("response_format", "must be text, json_object or json_schema with its schema")
 
 
 def _logprobs(chat: ChatBody) -> int | None:

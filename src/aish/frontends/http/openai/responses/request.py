@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from aish.frontends.http.server.http_errors import bad_field, decode_body
-from aish.frontends.http.turns.request_fields import Extensions, check_top_logprobs, read_knobs
+from aish.frontends.http.turns.request_fields import Extensions, check_top_logprobs, read_knobs, read_response_format
 from aish.frontends.http.turns.tool_fields import (
     MAX_NAME_CHARS,
     ClientFunction,
@@ -115,7 +115,7 @@ def check_metadata(metadata: Mapping[str, str] | None) -> None:
 
 
 def read_sampling(body: ResponseBody) -> Sampling:
-    schema, json_object = _format((body.text or {}).get("format"))
+    schema, json_object = read_response_format("text.format", (body.text or {}).get("format"))
     if body.max_output_tokens is not None and body.max_output_tokens < 1:
         raise bad_field("max_output_tokens", "must be at least 1")
     effort = (body.reasoning or {}).get("effort")
@@ -194,17 +194,3 @@ def _namespace(field: str, tool: dict[str, Any]) -> Iterator[tuple[ClientFunctio
             function = read_function(at, given)
             flat = msgspec.structs.replace(function, name=flat_name(space, function.name))
             yield flat, Namespaced(function.name, space)
-
-
-def _format(given: Any) -> tuple[dict[str, Any] | None, bool]:
-    match given:
-        case None | {"type": "text"}:
-            return None, False
-        case {"type": "json_object"}:
-            return None, True
-        case {"type": "json_schema", "schema": dict(schema)}:
-            return schema, False
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return schema, False
-        case _:
-            raise bad_field("text.format", "must be text, json_object or json_schema with its schema")
