@@ -104,9 +104,8 @@ class _ReplyRestorer:
             return [ReasoningDelta(text)] if (text := self._reasoning.feed(chunk.text)) else []
         if isinstance(chunk, CallFragment):
             if chunk.index not in self._calls:
-                name = (
-                    chunk.name if chunk.name in self._tools else ""
-                )  # a misspelt name may be repaired to another tool
+                # A misspelt name may be repaired to another tool, so it counts as none.
+                name = chunk.name if chunk.name in self._tools else ""
                 self._calls[chunk.index] = _ArgumentsRestorer(self._vault, self._recipients, name)
             arguments = self._calls[chunk.index].feed(chunk.arguments)
             return [msgspec.structs.replace(chunk, arguments=arguments)]

@@ -65,9 +65,8 @@ class EmbeddedProvider:
         self._settings = settings
         self._name = name
         self._monotonic_s = monotonic_s
-        self._choice_lock = (
-            asyncio.Lock()
-        )  # first come, first served, so that no request starves while models take turns
+        # First come, first served, so that no request starves while models take turns.
+        self._choice_lock = asyncio.Lock()
         self._engine: LlamaServer | None = None
         self._unused = asyncio.Event()
         self._idle: asyncio.TimerHandle | None = None

@@ -53,9 +53,8 @@ class Dialect(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, schema_form=self.schema_form + 1)
         if self.stream_options and "stream_options" in fault:
             return msgspec.structs.replace(self, stream_options=False)
-        if (
-            self.max_tokens and "max_completion_tokens" in refusal
-        ):  # it is the field to use instead, so it may be in a list of known fields
+        # The whole refusal: the field to use instead may be in a list of known fields.
+        if self.max_tokens and "max_completion_tokens" in refusal:
             return msgspec.structs.replace(self, max_tokens=False)
         if self.thoughts and "reasoning_content" in fault and "missing" not in refusal.lower():
             return msgspec.structs.replace(self, thoughts=False)

@@ -152,7 +152,7 @@ class DisconnectMonitor:
         self._pending = asyncio.ensure_future(work)
 
     def _cancel_turn(self) -> None:
-        """Once: to cancel again would break off what closes the turn."""
+        """Cancels once only: a second cancel would break off the closing of the turn."""
         if not self._is_gone and self._task is not None:
             self._is_gone = True
             self._task.cancel()

@@ -37,9 +37,8 @@ async def run_lifespan(parts: Sequence[AbstractAsyncContextManager[Any]], receiv
             await send({"type": "lifespan.startup.failed", "message": why})
             return
         await send({"type": "lifespan.startup.complete"})
-        with suppress(
-            asyncio.CancelledError
-        ):  # a server that must end quickly cancels; the parts are closed all the same
+        # A server that has to end quickly cancels this; the parts are closed all the same.
+        with suppress(asyncio.CancelledError):
             await receive()
     await send({"type": "lifespan.shutdown.complete"})
 

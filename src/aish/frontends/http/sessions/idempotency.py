@@ -199,9 +199,8 @@ class IdempotentReplies:
     def _fallback_document(self, id: str, digest: str, stored: _StoredReply | None) -> Document:
         """For when the store can be written again: no process shall wait for this one any more."""
         if stored is None:
-            return Document(
-                KIND, id, msgspec.json.encode(_StoredReply(digest)), expires_ms=1
-            )  # expired, so it does not exist
+            body = msgspec.json.encode(_StoredReply(digest))
+            return Document(KIND, id, body, expires_ms=1)  # expired, so it does not exist
         document = self._document(id, stored)
         return document if len(document.body) <= _MAX_FALLBACK_BYTES else self._document(id, _StoredReply(digest))
 

@@ -34,7 +34,7 @@ _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reaso
 
 
 class ApprovalDecision(msgspec.Struct, frozen=True):
-    """`request` is the id of the item that body for it."""
+    """`request` is the id of the item that asked for it."""
 
     request: str
     approve: bool

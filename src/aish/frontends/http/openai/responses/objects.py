@@ -116,7 +116,7 @@ class EncoderSetup(msgspec.Struct, frozen=True):
 
     `functions` are the client's, by the name that the model knows. `late` are tools of ours whose calls may have to
     wait for the client's consent. `approved` are calls of an earlier response that run in this one, by the id that
-    events use, and `requests` the ids of the items that body for them.
+    events use, and `requests` the ids of the items that asked for them.
     """
 
     id: str
@@ -235,8 +235,8 @@ class OpenText:
 
 
 class OpenCall:
-    """A call whose item is not complete. `call` has its arguments once they are. `request` is the id of the item that
-    body for consent, if there was one."""
+    """A call whose item is not complete. `call` has its arguments once they are. `request` is the id of the item
+    that asked for consent, if there was one."""
 
     def __init__(self, id: str, index: int, call: ToolCall, events: str, *, request: str = "") -> None:
         self.call = call

@@ -214,7 +214,7 @@ class _Conversation:
         return {call.id: call for call, decision in self._decided if decision.approve}
 
     def request_ids(self) -> dict[str, str]:
-        """The ids of the items that body for approved calls."""
+        """The ids of the items that asked for approved calls."""
         return {call.id: decision.request for call, decision in self._decided if decision.approve}
 
     def refusals(self) -> list[Message]:
