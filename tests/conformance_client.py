@@ -17,7 +17,7 @@ from typing import Any
 from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import McpTool, ServerSpec
 
 _SAMPLES: dict[str, Any] = {"string": "text", "integer": 3, "number": 2, "boolean": True, "object": {}, "array": []}
@@ -37,7 +37,7 @@ async def main(url: str) -> None:
                 await session.get_prompt(prompt.name, {each.name: "text" for each in prompt.arguments})
 
 
-async def call_tools(session: McpSession, wanted: list[dict[str, Any]] | None) -> None:
+async def call_tools(session: McpClientSession, wanted: list[dict[str, Any]] | None) -> None:
     tools = {tool.name: tool for tool in session.tools}
     if wanted is None:
         wanted = [{"name": name, "arguments": sample(tool)} for name, tool in tools.items()]

@@ -15,7 +15,7 @@ import pytest
 
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import ServerSpec, SessionEvent, Warned
 
 SUPPORT = Path(__file__).parent
@@ -39,7 +39,7 @@ class Hostile:
         return ServerSpec("files", **({"command": command, "env": env, "close_wait_s": 0.5} | fields))
 
     @asynccontextmanager
-    async def open(self, *modes: str, **fields: Any) -> AsyncIterator[McpSession]:
+    async def open(self, *modes: str, **fields: Any) -> AsyncIterator[McpClientSession]:
         spec = self.spec(*modes, **fields)
         self.shown.append(repr(spec))
         async with asyncio.timeout(DEADLINE_S), open_session(spec, on_event=self.events.append) as session:
@@ -52,7 +52,7 @@ class Hostile:
                 pass
         return self.keep(caught.value)
 
-    async def fail_call(self, session: McpSession, name: str, **options: Any) -> McpError:
+    async def fail_call(self, session: McpClientSession, name: str, **options: Any) -> McpError:
         with pytest.raises(McpError) as caught:
             await session.call_tool(name, {}, **options)
         return self.keep(caught.value)

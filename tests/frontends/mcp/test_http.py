@@ -18,7 +18,7 @@ from aish.frontends.mcp.revisions import META_CAPABILITIES, META_VERSION
 from aish.net.http.client import HttpClient
 from aish.ports import CallContext
 from aish.tools.mcp.connect import open_session
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import ServerSpec
 from aish.types.messages import text_of
 from aish.types.tools import Arguments, ToolOutput
@@ -417,7 +417,7 @@ async def listening(app: McpHttp) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connected(url: str, protocol: Any) -> AsyncIterator[McpSession]:
+async def connected(url: str, protocol: Any) -> AsyncIterator[McpClientSession]:
     spec = ServerSpec("self", url=url, protocol=protocol)
     async with HttpClient() as http, open_session(spec, http=http) as session:
         yield session

@@ -12,7 +12,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.tools.mcp.errors import FaultKind
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import ServerSpec
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
@@ -21,13 +21,13 @@ from support.hostile import SECRET, Hostile, group_exists
 from support.processes import is_running
 
 
-async def seen(session: McpSession) -> list[dict[str, Any]]:
+async def seen(session: McpClientSession) -> list[dict[str, Any]]:
     """What the server has got so far, in order."""
     messages: list[dict[str, Any]] = json.loads(text_of((await session.call_tool("seen", {})).parts))
     return messages
 
 
-async def was_cancelled(session: McpSession, name: str) -> bool:
+async def was_cancelled(session: McpClientSession, name: str) -> bool:
     messages = await seen(session)
     call = next(message for message in messages if message.get("params", {}).get("name") == name)
     cancelled = [message["params"] for message in messages if message["method"] == "notifications/cancelled"]

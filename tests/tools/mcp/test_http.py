@@ -13,7 +13,7 @@ import pytest
 from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import FaultKind, McpError
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import IncomingMessages
 from aish.tools.mcp.transport.http import HttpTransport
@@ -28,7 +28,7 @@ TOKEN = "tok-51c0ffee-9a7d"
 
 
 class Client:
-    def __init__(self, server: HttpMcp, session: McpSession, events: list[SessionEvent]) -> None:
+    def __init__(self, server: HttpMcp, session: McpClientSession, events: list[SessionEvent]) -> None:
         self.server = server
         self.session = session
         self.events = events

@@ -19,7 +19,7 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import LineVerdict, Read, Reason
 from aish.safety.policy.always_rules import make_command_rule
 from aish.safety.policy.command_line import CommandLine, read_line
-from aish.safety.policy.judgement import Case, Judgement, find_strictest
+from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
 from aish.safety.policy.path_reach import find_named_paths, reads_only_named
 from aish.safety.policy.rules import (
     ANY_WORD,
@@ -45,7 +45,7 @@ _MAX_REASONS = 5
 RealPaths = Callable[[Read], Iterable[str]]
 
 
-def judge_command(case: Case, command: str, real_paths: RealPaths) -> Judgement:
+def judge_command(case: JudgedCall, command: str, real_paths: RealPaths) -> Judgement:
     # The folders besides the workspace that rules let commands read.
     readable = tuple(folder for rule in case.rules for folder in rule.reads)
     shell = msgspec.structs.replace(case.shell, readable=readable)
@@ -89,7 +89,7 @@ def _find_disk_reason(read: Read, shell: ShellContext, real_paths: RealPaths) ->
 # Rules about commands.
 
 
-def _judge_by_rules(case: Case, command: str, line: CommandLine, finding: LineVerdict) -> Judgement | None:
+def _judge_by_rules(case: JudgedCall, command: str, line: CommandLine, finding: LineVerdict) -> Judgement | None:
     """Returns None if the rules do not decide. Rules about paths never allow a command, because it may use other
     paths, too."""
     about = [rule for rule in case.rules if not (rule.paths or rule.reads)]
@@ -111,7 +111,7 @@ def _judge_by_rules(case: Case, command: str, line: CommandLine, finding: LineVe
     return None
 
 
-def _find_allowing(case: Case, rules: Sequence[Rule], line: CommandLine, finding: LineVerdict) -> Rule | None:
+def _find_allowing(case: JudgedCall, rules: Sequence[Rule], line: CommandLine, finding: LineVerdict) -> Rule | None:
     """Finds rules of the configuration for each command of the line, or a lasting approval of the whole line.
 
     Destructive lines and secrets are allowed only by rules that name exactly these commands.
@@ -128,7 +128,7 @@ def _find_allowing(case: Case, rules: Sequence[Rule], line: CommandLine, finding
     return next((rule for rule in rules if rule.covers != "prefix" and _covers(case, rule, line.parts[0])), None)
 
 
-def _covers(case: Case, rule: Rule, words: Words) -> bool:
+def _covers(case: JudgedCall, rule: Rule, words: Words) -> bool:
     """Whether a lasting approval covers this command: its holes take no path outside the workspace."""
     if rule.covers == "exact":
         return names_command(rule, words)
@@ -136,7 +136,7 @@ def _covers(case: Case, rule: Rule, words: Words) -> bool:
     return any(all(_is_inside(case, path) for path in free) for free in fits if free is not None)
 
 
-def _is_inside(case: Case, path: str) -> bool:
+def _is_inside(case: JudgedCall, path: str) -> bool:
     scope = Scope(case.shell)
     absolute = resolve(path, scope)
     if absolute is None or kind_of_path(absolute, scope) is not PathKind.INSIDE:
@@ -178,7 +178,7 @@ def _by_basename(words: Words) -> Words:
 
 
 def _judge_by_paths(
-    case: Case,
+    case: JudgedCall,
     protecting: Sequence[Rule],
     command: str,
     line: CommandLine,
@@ -203,7 +203,7 @@ def _judge_by_paths(
 # The classifier's verdict, if the rules do not decide.
 
 
-def _judge_by_finding(case: Case, line: CommandLine, finding: LineVerdict) -> Judgement:
+def _judge_by_finding(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Judgement:
     verdict = case.default
     if verdict is Verdict.DENY:
         return Judgement(verdict, f"gate.{case.tool.effect}", "commands are denied by gate.exec")
@@ -225,7 +225,7 @@ def _judge_by_finding(case: Case, line: CommandLine, finding: LineVerdict) -> Ju
     return Judgement(verdict, f"gate.{case.tool.effect}", _first_reason(finding), always=always, like=like)
 
 
-def _judge_outside_folders(case: Case, finding: LineVerdict) -> Judgement:
+def _judge_outside_folders(case: JudgedCall, finding: LineVerdict) -> Judgement:
     """Asks once for each folder outside the workspace."""
     scope = Scope(case.shell)
     outside = [read for read in finding.reads if not read.inside]
@@ -236,7 +236,7 @@ def _judge_outside_folders(case: Case, finding: LineVerdict) -> Judgement:
     return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
 
 
-def _make_always(case: Case, line: CommandLine, finding: LineVerdict) -> Rule | None:
+def _make_always(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Rule | None:
     """Returns the rule for a lasting approval; None also if it would not be applied."""
     is_one = line.is_plain and len(line.parts) == 1
     if not is_one or _is_grave(finding) or any(not write.inside for write in finding.writes):

@@ -19,7 +19,7 @@ import msgspec
 from aish.ports import Ask
 from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import digest_of, edit_rule
-from aish.safety.policy.judgement import CAREFUL, Case, Judgement
+from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement
 from aish.safety.policy.rules import SHELL_TOOL, Rule, matches_effect, matches_tool
 from aish.safety.policy.tool_judge import judge_tool, paths_in
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
@@ -127,10 +127,10 @@ class PolicyGate:
             return judge_command(case, command, self._real_paths)
         return judge_tool(case, paths_in(tool, arguments, self._root))
 
-    def _case(self, tool: ToolSpec, owner: str, turn: str) -> Case:
+    def _case(self, tool: ToolSpec, owner: str, turn: str) -> JudgedCall:
         own = (rule for rule in self._rules if not rule.owner or rule.owner == owner)
         about = [rule for rule in own if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
-        return Case(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn))
+        return JudgedCall(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn))
 
     def _shell_in(self, turn: str) -> ShellContext:
         if self._where is None:

@@ -33,7 +33,7 @@ class Judgement(msgspec.Struct, frozen=True):
     like: str = ""
 
 
-class Case:
+class JudgedCall:
     """One call to judge. `rules` are those about this tool, its effect and the owner of the call; `verdicts` apply
     without a rule. The state of the shell is asked for at its first use."""
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import is_current, make_tool_rule
-from aish.safety.policy.judgement import Case, Judgement, find_strictest
+from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
 from aish.safety.policy.rules import Rule, matches_path
 from aish.types.decisions import Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
@@ -25,7 +25,7 @@ _PATH_ARGUMENTS = frozenset({
 Paths = Sequence[str | None]  # None is an unknown path
 
 
-def judge_tool(case: Case, paths: Paths = ()) -> Judgement:
+def judge_tool(case: JudgedCall, paths: Paths = ()) -> Judgement:
     tool = case.tool
     about = [rule for rule in case.rules if not (rule.commands or rule.reads)]
     matching = [rule for rule in about if is_current(rule, tool) and _fits_paths(rule, tool, paths)]
@@ -50,7 +50,7 @@ def paths_in(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> list[
     return [_below(text, root) for name, text in _find_texts(arguments) if _may_be_path(tool, name, text)]
 
 
-def _find_secret(case: Case, paths: Paths) -> str:
+def _find_secret(case: JudgedCall, paths: Paths) -> str:
     """Returns a path that a reading tool names and that holds a secret, by its place or name."""
     if case.tool.effect is not Effect.READ or not any(paths):
         return ""
@@ -62,7 +62,7 @@ def _find_secret(case: Case, paths: Paths) -> str:
     return next((path for path in known if is_secret(str(case.root / path), scope)), "")
 
 
-def _find_delicate(case: Case, paths: Paths) -> str:
+def _find_delicate(case: JudgedCall, paths: Paths) -> str:
     """Returns a path of keys or start-up files, which need a rule that names them, as for commands."""
     if case.tool.effect is Effect.READ or not paths:
         return ""

@@ -15,9 +15,9 @@ from aish.errors import ToolError
 from aish.tools.code.answer import AnswerStatus, CodeAnswer
 from aish.tools.code.backends.port import CodeBackend, Edits
 from aish.tools.code.backends.selection import Backends
+from aish.tools.code.contents import Contents
 from aish.tools.code.edits.port import EditOutcome, FileEdit
 from aish.tools.code.edits.text_edits import resolve_model_edits
-from aish.tools.code.files.contents import Contents
 from aish.tools.code.files.source import REVISION_CHARS, SourceText, content_hash
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.rendering import envelope, format_diff, join_lines

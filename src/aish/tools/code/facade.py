@@ -15,9 +15,9 @@ from aish.errors import ToolError
 from aish.tools.code.backends.mcp import IdeSession, McpBackend
 from aish.tools.code.backends.selection import Backends
 from aish.tools.code.backends.tree import TreeBackend
+from aish.tools.code.contents import Contents
 from aish.tools.code.edit_tools import EditTools
-from aish.tools.code.edits.port import EditApplier, UndoableEdit
-from aish.tools.code.files.contents import Contents
+from aish.tools.code.edits.port import EditApplier, UndoEntry
 from aish.tools.code.files.watcher import PACKAGE_FOLDERS
 from aish.tools.code.languages import ServerChoice
 from aish.tools.code.lsp.spec import ServerLimits
@@ -107,7 +107,7 @@ class Ide:
         """Undoes the last edit, or the given one; describes it. Raises ToolError."""
         return await self._changing.undo(id)
 
-    async def list_undoable(self) -> Sequence[UndoableEdit]:
+    async def list_undoable(self) -> Sequence[UndoEntry]:
         """Returns the edits that can be undone, newest first."""
         return await self._applier.list_undoable()
 

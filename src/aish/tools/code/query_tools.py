@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aish.errors import ToolError
 from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Location, SymbolPosition
 from aish.tools.code.backends.selection import Backends
-from aish.tools.code.files.contents import Contents
+from aish.tools.code.contents import Contents
 from aish.tools.code.files.source import SourceText
 from aish.tools.code.rendering import (
     ResultPage,

@@ -7,7 +7,7 @@ import threading
 
 from aish.errors import ToolError
 from aish.tools.code.answer import AnswerStatus, CodeAnswer
-from aish.tools.code.files.contents import Contents
+from aish.tools.code.contents import Contents
 from aish.tools.code.files.large_files import FilePart, read_part
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, SourceText, decode, is_binary
 from aish.tools.code.rendering import ResultPage, envelope, format_line_start, group_by_file, join_lines, number_lines

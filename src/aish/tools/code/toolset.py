@@ -11,7 +11,7 @@ from aish.types.messages import TextPart
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
-    from aish.tools.code.edits.port import UndoableEdit
+    from aish.tools.code.edits.port import UndoEntry
     from aish.tools.code.facade import Ide
 from aish.types.tools import Effect, JsonSchema
 
@@ -163,7 +163,7 @@ class IdeTools:
         """Undoes the last edit, or the given one; describes it. Raises ToolError."""
         return await self._open().undo(id)
 
-    async def list_undoable(self) -> Sequence[UndoableEdit]:
+    async def list_undoable(self) -> Sequence[UndoEntry]:
         """Returns the edits that can be undone, newest first."""
         return await self._open().list_undoable()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aish.errors import UsageError
 from aish.tools.mcp.errors import FaultKind, FaultTranslator, McpError
 from aish.tools.mcp.handshake import STATELESS
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import IncomingMessages, Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
@@ -29,7 +29,7 @@ _REFUSALS = frozenset({400, 404, 405, 406})
 @asynccontextmanager
 async def open_session(
     spec: ServerSpec, *, http: HttpClient | None = None, on_event: OnEvent | None = None
-) -> AsyncIterator[McpSession]:
+) -> AsyncIterator[McpClientSession]:
     """Connects, lists the tools, and closes all on exit. `http` is needed for specs with a url, and stays open."""
     if bool(spec.command) == bool(spec.url):
         raise UsageError(f"the MCP server {spec.name} needs either a command or a url")
@@ -41,7 +41,7 @@ async def open_session(
 
 async def _connect(
     stack: AsyncExitStack, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None
-) -> McpSession:
+) -> McpClientSession:
     """Falls back to the stateless era if the server refuses the handshake."""
     sanitiser = Sanitiser(spec.secrets())
     incoming = IncomingMessages(spec.name, sanitiser, on_event)
@@ -69,12 +69,12 @@ def _may_be_stateless(refused: McpError) -> bool:
 @asynccontextmanager
 async def _open(
     spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser, http: HttpClient | None, *, stateless: bool
-) -> AsyncIterator[McpSession]:
+) -> AsyncIterator[McpClientSession]:
     async with AsyncExitStack() as stack:
         with FaultTranslator(spec.name, sanitiser, lambda: "").translating("spawn"):
             transport = await stack.enter_async_context(_open_transport(spec, incoming, sanitiser, http))
         faults = FaultTranslator(spec.name, sanitiser, transport.stderr_tail)
-        session = McpSession(spec, transport, incoming, faults, stateless=stateless)
+        session = McpClientSession(spec, transport, incoming, faults, stateless=stateless)
         await session.start()
         yield session
 

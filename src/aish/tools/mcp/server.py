@@ -19,7 +19,7 @@ import msgspec
 from aish.errors import AishError, ToolError
 from aish.ports import CallContext
 from aish.tools.mcp.errors import McpError
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, SessionEvent, Warned
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
@@ -34,7 +34,7 @@ _DEBOUNCE_S = 0.1
 # The engine's limit on a call is longer than the session's, which has the better error message.
 _MARGIN_S = 5.0
 
-OpenSession = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[McpSession]]
+OpenSession = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[McpClientSession]]
 
 
 class ServerState(StrEnum):
@@ -60,7 +60,7 @@ class McpServer:
         self.failure: McpError | AishError | None = None
         self.exposure = exposure
         self._open_session = open_session
-        self._session: McpSession | None = None
+        self._session: McpClientSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._changed = asyncio.Event()
@@ -69,7 +69,7 @@ class McpServer:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mcp {spec.name}")
 
     @property
-    def session(self) -> McpSession:
+    def session(self) -> McpClientSession:
         """Raises ToolError unless the server is ready."""
         if self._session is None:
             why = self.failure.message if self.failure else f"MCP server {self.spec.name} is {self.state}"
@@ -159,7 +159,7 @@ class McpServer:
             self._session = None
         return ready
 
-    async def _monitor(self, session: McpSession) -> None:
+    async def _monitor(self, session: McpClientSession) -> None:
         """Waits until the server is stopped or disconnects. Lists the tools again when the server reports a change."""
         closed_task = asyncio.ensure_future(session.wait_closed())
         stop_task = asyncio.ensure_future(self._stopping.wait())

@@ -14,7 +14,7 @@ from aish.errors import UsageError
 from aish.net.http.client import HttpClient
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import McpServer, ServerState, ToolExposure
-from aish.tools.mcp.session import McpSession
+from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import ServerSpec, SessionEvent
 from aish.tools.registry import Registry
 
@@ -84,7 +84,7 @@ class McpServers:
 
 def _open(
     http: HttpClient, spec: ServerSpec, on_event: Callable[[SessionEvent], None]
-) -> AbstractAsyncContextManager[McpSession]:
+) -> AbstractAsyncContextManager[McpClientSession]:
     return open_session(spec, http=http, on_event=on_event)
 
 

@@ -49,7 +49,7 @@ from aish.types.tools import Arguments, ToolOutput
 _MAX_LISTED = 10_000  # resources and prompts; users search them, models do not read them all
 
 
-class McpSession:
+class McpClientSession:
     """Valid inside its context manager."""
 
     def __init__(

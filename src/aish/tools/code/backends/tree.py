@@ -15,7 +15,7 @@ from typing import TypeVar
 from aish.errors import ToolError
 from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.port import Edits, FixEdits
-from aish.tools.code.files.source import SourceText, load
+from aish.tools.code.files.source import SourceText, load, word_regex
 from aish.tools.code.languages import language_table
 from aish.tools.code.search.walk import SkippedFiles, walk_files
 from aish.tools.code.symbols.grammars import find_grammar
@@ -163,11 +163,6 @@ class TreeBackend:
                 continue
             if containing in source.text or containing in source.text.casefold():
                 yield source
-
-
-def word_regex(name: str) -> re.Pattern[str]:
-    """Matches the name as a whole word."""
-    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
 
 
 def _outline(source: SourceText, language: object) -> tuple[Symbol, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from aish.errors import ToolError
 from aish.tools.code.edits.execution import Step, can_finish, finish, roll_back, sync
 from aish.tools.code.edits.placement import FilePlacement
-from aish.tools.code.edits.port import Conflict, EditOutcome, FileEdit, UndoableEdit, Undone
+from aish.tools.code.edits.port import Conflict, EditOutcome, FileEdit, UndoEntry, Undone
 from aish.tools.code.edits.preparation import PreparedChange
 from aish.tools.code.edits.records import Record
 from aish.tools.code.edits.undo_log import UndoLog
@@ -43,7 +43,7 @@ class JournaledApplier:
     async def undo(self, id: str = "") -> Undone:
         return await asyncio.to_thread(self._undo, id)
 
-    async def list_undoable(self) -> Sequence[UndoableEdit]:
+    async def list_undoable(self) -> Sequence[UndoEntry]:
         return await asyncio.to_thread(self._list_undoable)
 
     def _recover(self) -> str:
@@ -93,12 +93,12 @@ class JournaledApplier:
         applied = () if conflicts else plan.paths
         return Undone(record.title, edits, EditOutcome(applied, conflicts, note=note))
 
-    def _list_undoable(self) -> Sequence[UndoableEdit]:
+    def _list_undoable(self) -> Sequence[UndoEntry]:
         with self._undo_log.lock():
             found = map(self._undo_log.find_undoable, self._undo_log.list_undoable())
             records = [record for record in found if record is not None]
         return [
-            UndoableEdit(record.id, record.title, record.made_ms, tuple(change.path for change in record.changes))
+            UndoEntry(record.id, record.title, record.made_ms, tuple(change.path for change in record.changes))
             for record in records
         ]
 

@@ -46,7 +46,7 @@ class Undone(msgspec.Struct, frozen=True):
     outcome: EditOutcome
 
 
-class UndoableEdit(msgspec.Struct, frozen=True):
+class UndoEntry(msgspec.Struct, frozen=True):
     """A change that can be undone."""
 
     id: str
@@ -67,5 +67,5 @@ class EditApplier(Protocol):
     async def undo(self, id: str = "") -> Undone:
         """Undoes the last change, or the given one, if every file is as the change left it."""
 
-    async def list_undoable(self) -> Sequence[UndoableEdit]:
+    async def list_undoable(self) -> Sequence[UndoEntry]:
         """Returns the changes that can be undone, newest first."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from functools import cached_property
 
 from aish.errors import ToolError
@@ -86,3 +87,8 @@ def decode(path: str, data: bytes) -> SourceText:
         return SourceText(path, data, data.removeprefix(BOM).decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise ToolError(f"{path} is not UTF-8 (byte {exc.start}); it can only be read, with replacement marks") from exc
+
+
+def word_regex(name: str) -> re.Pattern[str]:
+    """Matches the name as a whole word."""
+    return re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")

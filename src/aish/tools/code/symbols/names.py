@@ -16,8 +16,7 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.answer import Symbol, SymbolPosition
-from aish.tools.code.backends.tree import word_regex
-from aish.tools.code.files.source import SourceText
+from aish.tools.code.files.source import SourceText, word_regex
 from aish.tools.code.languages import language_table
 from aish.types.tools import ResultStatus
 
