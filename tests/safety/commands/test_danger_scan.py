@@ -1,4 +1,4 @@
-"""What the loose pass sees: catastrophes, writes and where they go, wrappers, reasons that point at the cause."""
+"""What the danger scan finds: catastrophes, writes and where they go, wrappers, reasons that point at the cause."""
 
 from __future__ import annotations
 
