@@ -12,11 +12,11 @@ import pytest
 
 from aish.engine.engine import Engine
 from aish.errors import ProviderUnavailable
-from aish.frontends.eval.attempt import MAX_RETRIES, How, attempt
+from aish.frontends.eval.attempt import MAX_RETRIES, AttemptSettings, attempt
 from aish.frontends.eval.cases import Case, Expectation, Final, World
 from aish.frontends.eval.matching import ExpectedCall
 from aish.frontends.eval.results import Result, Setting
-from aish.frontends.eval.runner import MAX_FAILURES_IN_A_ROW, Plan, run_plan
+from aish.frontends.eval.runner import MAX_FAILURES_IN_A_ROW, EvalPlan, run_plan
 from aish.ports import Toolset
 from aish.providers.scripted import Item
 from aish.safety.redaction.redactor import Redactor
@@ -31,7 +31,9 @@ from support.engines import Bench, FixedLiveness, TickingClock, call, policy_gat
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 ADD = ToolSpec("add", "Add.", SCHEMA, Effect.READ, "case")
 WANTS_ONE = Expectation(calls=(ExpectedCall("add", {"a": [1]}),))
-HOW = How(setting=Setting("scripted:model", "native", repair=False), seed=7, repeat=2, temperature=0.0, timeout_s=20.0)
+HOW = AttemptSettings(
+    setting=Setting("scripted:model", "native", repair=False), seed=7, repeat=2, temperature=0.0, timeout_s=20.0
+)
 
 
 def case(expect: Expectation = WANTS_ONE, **fields: Any) -> Case:
@@ -43,7 +45,7 @@ def nowhere(folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
     raise AssertionError("only cases with real tools go there")
 
 
-async def ask(bench: Bench, asked: Case, how: How = HOW) -> Result:
+async def ask(bench: Bench, asked: Case, how: AttemptSettings = HOW) -> Result:
     async with asyncio.timeout(30):
         return await attempt(asked, how, bench.engine, nowhere)
 
@@ -216,7 +218,7 @@ async def test_a_call_that_the_schema_rejects_counts_as_a_retry() -> None:
 
 async def test_all_cases_are_asked_in_every_setting_and_repetition() -> None:
     results: list[Result] = []
-    plan = Plan(
+    plan = EvalPlan(
         cases=(case(), case(id="c2")),
         settings=(Setting("scripted:model", "native"), Setting("scripted:model", "auto")),
         repeat=3,
@@ -231,7 +233,7 @@ async def test_a_backend_that_keeps_failing_is_not_asked_for_ever() -> None:
     results: list[Result] = []
     cases = tuple(case(id=f"c{at}") for at in range(MAX_FAILURES_IN_A_ROW + 5))
     bench = Bench([ProviderUnavailable("down")])
-    plan = Plan(cases=cases, settings=(HOW.setting,))
+    plan = EvalPlan(cases=cases, settings=(HOW.setting,))
     async with asyncio.timeout(30):
         await run_plan(plan, bench.engine, nowhere, results.append)
     outcomes = [result.outcome for result in results]

@@ -12,7 +12,7 @@ import pytest
 from aish.errors import UsageError
 from aish.frontends.eval.bfcl import convert, legal_name
 from aish.frontends.eval.cases import Case, load_file
-from aish.frontends.eval.matching import Made, grade_calls
+from aish.frontends.eval.matching import ActualCall, grade_calls
 
 
 def function(name: str, required: list[str], /, **properties: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def cases(tmp_path: Path) -> dict[str, Case]:
 
 
 def right(case: Case, *made: tuple[str, dict[str, Any]]) -> bool:
-    return grade_calls(case.expect.calls, [Made(name, arguments) for name, arguments in made]).exact
+    return grade_calls(case.expect.calls, [ActualCall(name, arguments) for name, arguments in made]).exact
 
 
 def test_names_and_types_become_legal(cases: dict[str, Case]) -> None:

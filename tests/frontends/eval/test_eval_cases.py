@@ -11,9 +11,9 @@ import pytest
 
 from aish.errors import UsageError
 from aish.frontends.eval.cases import SHIPPED, load_file, load_suites
-from aish.frontends.eval.matching import Made, grade_calls, sample
+from aish.frontends.eval.matching import ActualCall, grade_calls, sample
 from aish.frontends.eval.runner import select
-from aish.frontends.eval.scratch import lay_out
+from aish.frontends.eval.scratch import create_files
 from aish.tool_calls.schema.validator import schema_errors
 
 LEAST = {
@@ -53,7 +53,7 @@ def test_every_expected_call_that_ships_is_valid_and_would_be_graded_right() -> 
     for case in load_suites(()):
         schemas = {tool.name: tool.schema for tool in case.tools}
         calls = [
-            Made(call.name, {key: sample(allowed[0]) for key, allowed in call.arguments.items()})
+            ActualCall(call.name, {key: sample(allowed[0]) for key, allowed in call.arguments.items()})
             for call in case.expect.calls
         ]
         assert [schema_errors(schemas[call.name], call.arguments) for call in calls] == [[]] * len(calls), case.id
@@ -74,7 +74,7 @@ def test_every_world_that_ships_can_be_laid_out(tmp_path: Path) -> None:
     for case in load_suites(["multi_turn"]):
         folder = tmp_path / case.id
         folder.mkdir()
-        lay_out(case.world, folder)
+        create_files(case.world, folder)
         assert {str(file.relative_to(folder)) for file in folder.rglob("*")} == set(case.world.files)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.frontends.eval.matching import ExpectedCall, Grade, Made, accepts, grade_calls, sample
+from aish.frontends.eval.matching import ActualCall, ExpectedCall, Grade, accepts, grade_calls, sample
 
 JSON = st.recursive(
     st.none()
@@ -68,8 +68,8 @@ ADD = ExpectedCall("add", {"a": [2], "b": [3]}, either=({"a": [3], "b": [2]},))
 CITY = ExpectedCall("weather", {"city": ["Rome"], "unit": ["c"]}, optional=("unit",))
 
 
-def made(name: str, **arguments: Any) -> Made:
-    return Made(name, arguments)
+def made(name: str, **arguments: Any) -> ActualCall:
+    return ActualCall(name, arguments)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def made(name: str, **arguments: Any) -> Made:
         ([made("weather", city="Rome", unit="f")], Grade(False, True, 'weather: unit is "f", not "c"')),
         ([made("weather", city="Rome", days=2)], Grade(False, True, "weather: days was not asked for")),
         ([made("weather")], Grade(False, True, "weather: city is missing")),
-        ([Made("weather", None)], Grade(False, True, "weather: its arguments are no JSON object")),
+        ([ActualCall("weather", None)], Grade(False, True, "weather: its arguments are no JSON object")),
         ([made("news", city="Rome")], Grade(False, False, "called news instead of weather")),
         ([made("weather", city="Rome")] * 2, Grade(False, False, "called weather, weather instead of weather")),
         ([], Grade(False, False, "no call was made")),
     ],
 )
-def test_one_call_is_graded_with_its_reason(calls: list[Made], grade: Grade) -> None:
+def test_one_call_is_graded_with_its_reason(calls: list[ActualCall], grade: Grade) -> None:
     assert grade_calls([CITY], calls) == grade
 
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from aish.errors import UsageError
 from aish.frontends.eval.baseline import compare, describe, load_report
-from aish.frontends.eval.figures import Share, rows
+from aish.frontends.eval.figures import Share, make_rows, table_lines
 from aish.frontends.eval.page import page
 from aish.frontends.eval.results import GotCall, Report, Result
-from aish.frontends.eval.table import table
 
 
 def result(case: str = "c1", outcome: str = "right", **fields: Any) -> Result:
@@ -34,12 +33,12 @@ CALL = GotCall("add", "{}")
 
 
 def test_errors_and_what_was_skipped_are_counted_apart_from_answers() -> None:
-    (row,) = rows([result(), result("c2", "wrong"), result("c3", "error"), result("c4", "skipped")])
+    (row,) = make_rows([result(), result("c2", "wrong"), result("c3", "error"), result("c4", "skipped")])
     assert (row.exact, row.errors) == (Share(1, 2), 1)
 
 
 def test_each_share_is_of_what_it_is_about() -> None:
-    (row,) = rows(
+    (row,) = make_rows(
         [
             result(right_tool=True, calls=(CALL,)),
             result("c2", "wrong", calls=(GotCall("add", "{", "no JSON"),), right_tool=True),
@@ -53,7 +52,7 @@ def test_each_share_is_of_what_it_is_about() -> None:
 
 
 def test_several_suites_have_a_row_each_and_one_over_all() -> None:
-    made = rows([result(), result("c2", suite="t"), result("c3", suite="t", mode="auto")])
+    made = make_rows([result(), result("c2", suite="t"), result("c3", suite="t", mode="auto")])
     assert [(row.suite, row.mode) for row in made] == [
         ("s", "native"), ("t", "native"), ("t", "auto"), ("all", "native"), ("all", "auto"),
     ]  # fmt: skip
@@ -73,7 +72,7 @@ def test_an_interval_holds_its_share_and_stays_within_bounds(counts: tuple[int, 
 
 
 def test_the_table_has_a_line_for_each_row_and_a_dash_for_what_does_not_apply() -> None:
-    lines = table(rows([result(), result("c2", wants_call=False, wants_none=True, suite="none")]))
+    lines = table_lines(make_rows([result(), result("c2", wants_call=False, wants_none=True, suite="none")]))
     assert len(lines) == 5
     assert "100.0 %" in lines[2] and " - " in lines[2]
 

@@ -9,7 +9,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.frontends.eval.cases import World
-from aish.frontends.eval.scratch import MAX_FILE_BYTES, ScratchFiles, ScratchRecords, lay_out
+from aish.frontends.eval.scratch import MAX_FILE_BYTES, ScratchFiles, ScratchRecords, create_files
 from aish.types.messages import text_of
 
 
@@ -61,4 +61,4 @@ async def test_records_are_kept_for_the_length_of_a_case() -> None:
 
 def test_a_world_cannot_be_laid_out_outside_its_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not in the scratch folder"):
-        lay_out(World(files={"../x": "y"}), tmp_path)
+        create_files(World(files={"../x": "y"}), tmp_path)

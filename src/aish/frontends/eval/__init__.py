@@ -1,1 +1,1 @@
-"""`aish eval`: cases asked of models, graded, counted, shown side by side."""
+"""`aish eval`: asks models the cases of a suite, grades their calls, and compares models and modes."""

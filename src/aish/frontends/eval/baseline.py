@@ -1,6 +1,6 @@
-"""Compares a run with one that was saved: what got worse, and which cases turned.
+"""Compares a run with a saved one: what got worse, and which cases changed.
 
-Only cases that both runs answered are compared, and only those that still ask the same.
+Only cases that both runs answered, and that have not changed since, are compared.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MAX_REPORT_BYTES = 512 * 1024 * 1024
 _MAX_NAMED = 20
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One suite, model and mode, then and now, over the same cases. `lost` were right and are wrong now."""
+class Comparison(msgspec.Struct, frozen=True):
+    """One suite, model and mode in both runs, over the same cases. The cases in `lost` were right and are wrong now."""
 
     suite: str
     model: str
@@ -48,29 +48,29 @@ def load_report(path: Path) -> Report:
     return report
 
 
-def compare(before: Sequence[Result], now: Sequence[Result]) -> list[Change]:
+def compare(before: Sequence[Result], now: Sequence[Result]) -> list[Comparison]:
     old = {result.key: result for result in before if result.outcome in ("right", "wrong")}
     groups: defaultdict[tuple[str, str, str], list[tuple[Result, Result]]] = defaultdict(list)
     for result in now:
-        twin = old.get(result.key)
-        if result.outcome in ("right", "wrong") and twin is not None and twin.digest == result.digest:
-            groups[result.suite, result.model, result.mode].append((twin, result))
-    return [_change(group, pairs) for group, pairs in groups.items()]
+        earlier = old.get(result.key)
+        if result.outcome in ("right", "wrong") and earlier is not None and earlier.digest == result.digest:
+            groups[result.suite, result.model, result.mode].append((earlier, result))
+    return [_compare_group(group, pairs) for group, pairs in groups.items()]
 
 
-def _change(group: tuple[str, str, str], pairs: Sequence[tuple[Result, Result]]) -> Change:
-    turned = [(one.outcome, other.outcome, other.case) for one, other in pairs if one.outcome != other.outcome]
-    return Change(
+def _compare_group(group: tuple[str, str, str], pairs: Sequence[tuple[Result, Result]]) -> Comparison:
+    changed = [(one.outcome, other.outcome, other.case) for one, other in pairs if one.outcome != other.outcome]
+    return Comparison(
         *group,
         compared=len(pairs),
         before=100.0 * sum(one.outcome == "right" for one, _ in pairs) / len(pairs),
         now=100.0 * sum(other.outcome == "right" for _, other in pairs) / len(pairs),
-        lost=tuple(case for was, _, case in turned if was == "right"),
-        won=tuple(case for was, _, case in turned if was == "wrong"),
+        lost=tuple(case for was, _, case in changed if was == "right"),
+        won=tuple(case for was, _, case in changed if was == "wrong"),
     )
 
 
-def describe(changes: Sequence[Change], tolerance: float) -> Iterator[str]:
+def describe(changes: Sequence[Comparison], tolerance: float) -> Iterator[str]:
     if not changes:
         yield "nothing to compare: the baseline holds none of these cases, models and modes"
     for change in changes:
@@ -78,11 +78,11 @@ def describe(changes: Sequence[Change], tolerance: float) -> Iterator[str]:
         where = f"{change.suite} {change.model} {change.mode}"
         yield f"{mark} {where}: {change.before:.1f} % → {change.now:.1f} % over {change.compared} cases"
         if change.lost:
-            yield f"    now wrong: {_named(change.lost)}"
+            yield f"    now wrong: {_list_cases(change.lost)}"
         if change.won:
-            yield f"    now right: {_named(change.won)}"
+            yield f"    now right: {_list_cases(change.won)}"
 
 
-def _named(cases: Sequence[str]) -> str:
+def _list_cases(cases: Sequence[str]) -> str:
     more = f" and {len(cases) - _MAX_NAMED} more" if len(cases) > _MAX_NAMED else ""
     return ", ".join(cases[:_MAX_NAMED]) + more

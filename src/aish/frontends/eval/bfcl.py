@@ -1,8 +1,8 @@
-"""Converts the files of the Berkeley Function-Calling Leaderboard to suites of ours.
+"""Converts the files of the Berkeley Function-Calling Leaderboard to our suites.
 
-They ship in the PyPI wheel `bfcl-eval` and are read from there or from a folder; nothing of them is in aish. Their
-dotted names become legal ones, their type words JSON Schema's. In their answers a list holds what an argument may be,
-and an empty string in it means that the argument may be left out.
+The files are in the PyPI wheel `bfcl-eval`, and are read from it or from a folder; aish contains none of them. Dotted
+names are replaced by valid ones, and type names by those of JSON Schema. In their answers, a list has the allowed
+values of an argument; an empty string in it means that the argument may be omitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.frontends.eval.matching import sample
 from aish.tool_calls.schema.validator import schema_errors
 
 CATEGORIES = {"simple_python": "simple", "multiple": "multiple", "parallel": "parallel", "irrelevance": "irrelevance"}
-# Theirs are under 1 MiB each; a zip may claim anything.
+# The real files have less than 1 MiB each.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "", "double": "number", "long": "integer"}
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -29,7 +29,7 @@ Read = Callable[[str], bytes | None]
 
 
 def convert(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
-    """Writes `bfcl_….jsonl` files and tells how many cases each holds. Raises UsageError."""
+    """Writes `bfcl_….jsonl` files. Yields each file with its number of cases. Raises UsageError."""
     target.mkdir(parents=True, exist_ok=True)
     done = 0
     for category, word in CATEGORIES.items():
@@ -48,7 +48,7 @@ def convert(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _reader(source: Path) -> Read:
-    """Finds a file by the end of its path, in a folder or in a wheel."""
+    """A function that reads a file by the end of its path, from a folder or a wheel."""
     if source.is_dir():
         return lambda end: _read_below(source, end)
     try:
@@ -72,7 +72,7 @@ def _read_below(folder: Path, end: str) -> bytes | None:
 
 
 def _convert_category(category: str, suite: str, read: Read) -> list[dict[str, Any]] | None:
-    questions = _lines(_without_answers(read, f"BFCL_v4_{category}.json"), category)
+    questions = _lines(_read_questions(read, f"BFCL_v4_{category}.json"), category)
     if not questions:
         return None
     answers = {
@@ -85,8 +85,8 @@ def _convert_category(category: str, suite: str, read: Read) -> list[dict[str, A
         raise UsageError(f"BFCL_v4_{category}.json is not in the shape of version 4: {exc!r}") from exc
 
 
-def _without_answers(read: Read, name: str) -> bytes | None:
-    """Questions and answers have the same file name."""
+def _read_questions(read: Read, name: str) -> bytes | None:
+    """Reads the file of the questions; the file of the answers has the same name in another folder."""
     return read(f"/data/{name}") or read(f"/{name}")
 
 
@@ -115,7 +115,7 @@ def _case(question: dict[str, Any], suite: str, truth: list[dict[str, Any]] | No
 
 
 def legal_name(name: str) -> str:
-    """Dots become underscores, as the leaderboard does for backends that allow none."""
+    """Replaces dots by underscores, as the leaderboard does for backends that allow no dots."""
     return "".join(char if char in _LEGAL else "_" for char in name)[:64]
 
 
@@ -143,8 +143,8 @@ def _call(name: str, given: Mapping[str, list[Any]], tools: Mapping[str, dict[st
     tool = tools[name]
     allowed, optional = _allowed(given)
     for key in [*allowed]:
-        allowed[key] = _fitting(tool["parameters"]["properties"], key, allowed[key])
-        if not allowed[key]:  # nothing but "may be left out"
+        allowed[key] = _select_valid(tool["parameters"]["properties"], key, allowed[key])
+        if not allowed[key]:  # it may only be omitted
             del allowed[key]
     required = tool["parameters"].get("required", ())
     optional = [key for key in optional if key in allowed and key not in required]
@@ -158,7 +158,7 @@ def _allowed(given: Mapping[str, list[Any]]) -> tuple[dict[str, list[Any]], list
 
 
 def _value(value: Any) -> Any:
-    """In their objects every value is a list of alternatives again."""
+    """Converts an allowed value. In objects, every value is again a list of alternatives."""
     if isinstance(value, dict) and all(isinstance(each, list) for each in value.values()):
         members, optional = _allowed(value)
         return {"$object": members, "optional": optional}
@@ -167,12 +167,12 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _fitting(properties: dict[str, Any], key: str, values: list[Any]) -> list[Any]:
-    """What the schema allows of it. Where it allows none, the schema is the one that is wrong."""
+def _select_valid(properties: dict[str, Any], key: str, values: list[Any]) -> list[Any]:
+    """The values that the schema allows. If it allows none, the schema is wrong and is loosened."""
     if key not in properties:
         properties[key] = {}
-    fitting = [value for value in values if not schema_errors(properties[key], sample(value))]
-    if values and not fitting:
+    valid = [value for value in values if not schema_errors(properties[key], sample(value))]
+    if values and not valid:
         properties[key] = {name: properties[key][name] for name in ("description",) if name in properties[key]}
         return values
-    return fitting
+    return valid

@@ -1,7 +1,7 @@
-"""Cases as they stand in a file: one JSON object a line. Reads them, and says of a bad one where it is and why.
+"""Reads cases from files with one JSON object a line. An error names the file, the line and the reason.
 
-The tools of a case are written out, or are names of a `tools.json` beside the file. `offer` names real tools of aish
-instead; such a case is run to its end in a scratch folder, and what it leaves there is checked.
+The tools of a case are written out, or are names in a `tools.json` beside the file. `offer` names real tools of aish
+instead; such a case is run to its end in a scratch folder, and the final state is checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aish.types.tools import Effect, JsonSchema, ToolSpec
 
 SHIPPED = ("simple", "multiple", "parallel", "irrelevance", "multi_turn", "chinese", "german")
 LIBRARY = "tools.json"
-# A whole suite is held in memory; the largest of the Berkeley files is 4 MiB.
+# A suite is kept in memory; the largest of the Berkeley files has 4 MiB.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_CASES = 20_000
 
@@ -37,8 +37,8 @@ class ToolDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ToolSpec(self.name, self.description, self.parameters, Effect.READ, "case")
 
 
-class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A message as chat files have it."""
+class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message in the format of chat files."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
@@ -59,7 +59,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How things must stand at the end. A file or record that must be gone is null. `used` must have been called."""
+    """The expected final state. null for a file or record that must not exist. The tools in `used` must be called."""
 
     files: dict[str, Any] = {}
     records: dict[str, dict[str, Any]] = {}
@@ -68,7 +68,7 @@ class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Exactly one of the three."""
+    """Exactly one of the three fields is set."""
 
     calls: tuple[ExpectedCall, ...] = ()
     no_call: bool = False
@@ -76,7 +76,7 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class World(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is there at the start: files of the scratch folder, and tables of records."""
+    """The initial state: files of the scratch folder, and tables of records."""
 
     files: dict[str, str] = {}
     records: dict[str, dict[str, Any]] = {}
@@ -85,7 +85,7 @@ class World(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     suite: str
-    messages: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     expect: Expectation
     tools: tuple[ToolDefinition | str, ...] = ()
     offer: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """`digest` changes with anything that could change its result."""
+    """A case to ask. `digest` changes with anything that could change the result."""
 
     id: str
     suite: str
@@ -115,8 +115,8 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def load_suites(names: Sequence[str]) -> list[Case]:
-    """Shipped suites by name, files by path; none named means all that ship. Raises UsageError."""
-    cases = [case for name in names or SHIPPED for case in load_file(_find(name))]
+    """Loads shipped suites by name and files by path; by default all shipped suites. Raises UsageError."""
+    cases = [case for name in names or SHIPPED for case in load_file(_find_suite(name))]
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
@@ -125,7 +125,7 @@ def load_suites(names: Sequence[str]) -> list[Case]:
     return cases
 
 
-def _find(name: str) -> Path:
+def _find_suite(name: str) -> Path:
     if name in SHIPPED:
         return Path(str(files("aish.frontends.eval") / "suites" / f"{name}.jsonl"))
     path = Path(name)
@@ -135,21 +135,21 @@ def _find(name: str) -> Path:
 
 
 def load_file(path: Path) -> list[Case]:
-    cases = list(_cases(path))
+    cases = list(_read_cases(path))
     if not cases:
         raise UsageError(f"{path} holds no cases")
     return cases
 
 
-def _cases(path: Path) -> Iterator[Case]:
-    library = _library(path.parent / LIBRARY)
+def _read_cases(path: Path) -> Iterator[Case]:
+    library = _load_library(path.parent / LIBRARY)
     for number, line in enumerate(_read(path).splitlines(), 1):
         if not line.strip():
             continue
         if number > MAX_CASES:
             raise UsageError(f"{path}:{number}: more than {MAX_CASES} cases in one file", hint="split it")
         try:
-            yield _case(_decoder.decode(line), library)
+            yield _make_case(_decoder.decode(line), library)
         except (msgspec.DecodeError, ValueError) as exc:
             raise UsageError(f"{path}:{number}: {exc}", hint="docs/evals.md says how a case is written") from exc
 
@@ -164,7 +164,7 @@ def _read(path: Path) -> bytes:
 
 
 @cache
-def _library(path: Path) -> dict[str, ToolDefinition]:
+def _load_library(path: Path) -> dict[str, ToolDefinition]:
     if not path.is_file():
         return {}
     try:
@@ -174,16 +174,16 @@ def _library(path: Path) -> dict[str, ToolDefinition]:
     return {tool.name: tool for tool in tools}
 
 
-def _case(line: _Line, library: dict[str, ToolDefinition]) -> Case:
-    """Raises ValueError with what is wrong."""
-    _check_whole(line)
-    tools = tuple(_tool(tool, library).spec() for tool in line.tools)
+def _make_case(line: _Line, library: dict[str, ToolDefinition]) -> Case:
+    """Raises ValueError that says what is wrong."""
+    _check_line(line)
+    tools = tuple(_find_tool(tool, library).spec() for tool in line.tools)
     _check_calls(line.expect.calls, tools)
     parts = [line.messages, [tool.schema for tool in tools], line.expect, line.offer, line.then, line.world]
     return Case(
         id=line.id,
         suite=line.suite,
-        messages=tuple(said.message() for said in line.messages),
+        messages=tuple(message.message() for message in line.messages),
         tools=tools,
         expect=line.expect,
         digest=hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()[:16],
@@ -195,7 +195,7 @@ def _case(line: _Line, library: dict[str, ToolDefinition]) -> Case:
     )
 
 
-def _tool(tool: ToolDefinition | str, library: dict[str, ToolDefinition]) -> ToolDefinition:
+def _find_tool(tool: ToolDefinition | str, library: dict[str, ToolDefinition]) -> ToolDefinition:
     if isinstance(tool, ToolDefinition):
         return tool
     if tool not in library:
@@ -203,7 +203,7 @@ def _tool(tool: ToolDefinition | str, library: dict[str, ToolDefinition]) -> Too
     return library[tool]
 
 
-def _check_whole(line: _Line) -> None:
+def _check_line(line: _Line) -> None:
     expect = line.expect
     if not line.id or not line.suite:
         raise ValueError("a case needs an id and a suite")
@@ -224,8 +224,8 @@ def _check_calls(calls: Sequence[ExpectedCall], tools: Sequence[ToolSpec]) -> No
     for call in calls:
         if call.name not in by_name:
             raise ValueError(f"expects a call of {call.name}, which is not among its tools")
-        if strange := [key for key in call.optional if key not in call.arguments]:
-            raise ValueError(f"{call.name}: {strange[0]} is optional, but nothing says what it may be")
+        if unknown := [key for key in call.optional if key not in call.arguments]:
+            raise ValueError(f"{call.name}: {unknown[0]} is optional, but nothing says what it may be")
         for arguments in (call.arguments, *call.either):
             if empty := [key for key, allowed in arguments.items() if not allowed]:
                 raise ValueError(f"{call.name}: no value is allowed for {empty[0]}")
@@ -233,12 +233,12 @@ def _check_calls(calls: Sequence[ExpectedCall], tools: Sequence[ToolSpec]) -> No
 
 
 def _check_values(call: ExpectedCall, arguments: dict[str, list[Any]], schema: JsonSchema) -> None:
-    """Each allowed value must be one the schema allows: else the right answer could never be given."""
+    """Each allowed value must fit the schema: otherwise no right answer is possible."""
     first = {key: sample(allowed[0]) for key, allowed in arguments.items()}
     for key, allowed in arguments.items():
         for value in allowed:
             if errors := schema_errors(schema, {**first, key: sample(value)}):
                 raise ValueError(f"{call.name}: an expected call does not fit the schema: {errors[0]}")
-    least = {key: value for key, value in first.items() if key not in call.optional}
-    if errors := schema_errors(schema, least):
+    required = {key: value for key, value in first.items() if key not in call.optional}
+    if errors := schema_errors(schema, required):
         raise ValueError(f"{call.name}: without its optional arguments it does not fit the schema: {errors[0]}")

@@ -1,4 +1,5 @@
-"""`aish eval`: from words to a table, files and an exit code. What was done before Ctrl-C is reported like the rest."""
+"""`aish eval`: runs the cases, prints a table, writes files and returns an exit code. After Ctrl-C the results so far
+are reported in the same way."""
 
 from __future__ import annotations
 
@@ -14,12 +15,11 @@ from aish import __version__
 from aish.errors import UsageError
 from aish.frontends.eval.baseline import compare, describe, load_report
 from aish.frontends.eval.cases import load_suites
-from aish.frontends.eval.figures import rows
+from aish.frontends.eval.figures import make_rows, table_lines
 from aish.frontends.eval.options import check, parse_settings, parse_slice
-from aish.frontends.eval.progress import Watch
+from aish.frontends.eval.progress import EvalProgress
 from aish.frontends.eval.results import Report, Result
-from aish.frontends.eval.runner import Plan, run_plan, select
-from aish.frontends.eval.table import table
+from aish.frontends.eval.runner import EvalPlan, run_plan, select
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import INTERRUPTED, run_until_done
 from aish.frontends.terminal import Output, visible
@@ -27,7 +27,7 @@ from aish.frontends.terminal import Output, visible
 PROVIDER_FAILED = 4
 WORSE = 6
 _MAX_ERRORS_SHOWN = 5
-_UNSAID = ("command", "action", "words", "endpoint")  # the last may hold a key
+_UNREPORTED = ("command", "action", "words", "endpoint")  # an endpoint may contain a key
 
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     if not cases:
         raise UsageError("no case is left to ask", hint="take a larger --slice")
     before = load_report(arguments.baseline) if arguments.baseline else None
-    plan = Plan(
+    plan = EvalPlan(
         cases=cases,
         settings=(),
         repeat=arguments.repeat,
@@ -61,7 +61,7 @@ def _import(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, before: Report | None) -> int:
+async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: EvalPlan, before: Report | None) -> int:
     output = Output()
     results: list[Result] = []
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -71,25 +71,25 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: Plan, befo
             models = [(await engine.router.resolve(model)).name for model in arguments.model or [""]]
             settings = parse_settings(models, arguments.mode, repair=not arguments.no_repair)
             plan = msgspec.structs.replace(plan, settings=settings)
-            with Watch(output, plan) as watch:
+            with EvalProgress(output, plan) as progress:
                 plain = runtime.engine_in(runtime.process_environment.cwd, engine, {})
-                await run_plan(plan, plain, runtime.engine_in, watch.heard(results))
+                await run_plan(plan, plain, runtime.engine_in, progress.collector(results))
         complete = True
     except asyncio.CancelledError:
         if not results:
             raise
         output.note("· interrupted; this is what was done")
-    report = _report(arguments, plan, results, started, complete=complete)
-    return await asyncio.to_thread(_tell, arguments, report, before, output)
+    report = _make_report(arguments, plan, results, started, complete=complete)
+    return await asyncio.to_thread(_present, arguments, report, before, output)
 
 
-def _report(
-    arguments: argparse.Namespace, plan: Plan, results: list[Result], started: str, *, complete: bool
+def _make_report(
+    arguments: argparse.Namespace, plan: EvalPlan, results: list[Result], started: str, *, complete: bool
 ) -> Report:
     order = {case.id: at for at, case in enumerate(plan.cases)}
     settings = {(setting.model, setting.mode_name): at for at, setting in enumerate(plan.settings)}
     results.sort(key=lambda one: (settings[one.model, one.mode], one.repeat, order[one.case]))
-    options = {name: value for name, value in vars(arguments).items() if name not in _UNSAID}
+    options = {name: value for name, value in vars(arguments).items() if name not in _UNREPORTED}
     return Report(
         aish=__version__,
         python=platform.python_version(),
@@ -101,17 +101,17 @@ def _report(
     )
 
 
-def _tell(arguments: argparse.Namespace, report: Report, before: Report | None, output: Output) -> int:
-    """Files first: they are what a long run was for."""
+def _present(arguments: argparse.Namespace, report: Report, before: Report | None, output: Output) -> int:
+    """Writes the files first, then prints the table, the errors and the comparison. Returns the exit code."""
     if arguments.json:
         _write(arguments.json, msgspec.json.format(msgspec.json.encode(report), indent=1))
     if arguments.html:
         from aish.frontends.eval.page import page
 
         _write(arguments.html, page(report, before).encode("utf-8", "replace"))
-    for line in table(rows(report.results)):
+    for line in table_lines(make_rows(report.results)):
         print(visible(line))
-    _tell_errors(report, output)
+    _print_errors(report, output)
     code = 0 if report.complete else INTERRUPTED
     if before is not None:
         changes = compare(before.results, report.results)
@@ -122,7 +122,7 @@ def _tell(arguments: argparse.Namespace, report: Report, before: Report | None, 
     return code or (PROVIDER_FAILED if all(r.outcome in ("error", "skipped") for r in report.results) else 0)
 
 
-def _tell_errors(report: Report, output: Output) -> None:
+def _print_errors(report: Report, output: Output) -> None:
     errors = [result for result in report.results if result.outcome == "error"]
     skipped = sum(result.outcome == "skipped" for result in report.results)
     for result in errors[:_MAX_ERRORS_SHOWN]:

@@ -1,11 +1,11 @@
-"""Whether a value, or a set of calls, is one of those a case allows. Pure.
+"""Decides whether a value, or a set of calls, is one of those that a case allows. Pure.
 
-An allowed value is plain JSON, or an object with one `$` key: `{"$any": …}` takes anything, `{"$exact": text}` compares
-letter by letter, `{"$contains": [words]}` wants every word somewhere, `{"$unordered": [items]}` is a list in any order,
-`{"$object": {key: [allowed…]}, "optional": [keys]}` an object whose values have alternatives of their own.
+An allowed value is plain JSON, or an object with one `$` key: `{"$any": …}` accepts anything, `{"$exact": text}`
+compares exactly, `{"$contains": [words]}` requires every word, `{"$unordered": [items]}` is a list in any order, and
+`{"$object": {key: [allowed…]}, "optional": [keys]}` is an object whose values have alternatives.
 
-Plain strings are compared without case, blanks and the punctuation in which answers that mean the same differ, as the
-Berkeley Function-Calling Leaderboard does. Numbers are equal as numbers: 3 is 3.0. True is not 1.
+Plain strings are compared without case, blanks and some punctuation, as in the Berkeley Function-Calling Leaderboard.
+Numbers are compared as numbers: 3 equals 3.0. True does not equal 1.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import Any
 
 import msgspec
 
-_LOOSE = str.maketrans("'", '"', " ,./-_*^\u3000，。、")
+_IGNORED = str.maketrans("'", '"', " ,./-_*^\u3000，。、")
 _MARKS = frozenset({"$any", "$exact", "$contains", "$unordered", "$object"})
 
 
 class ExpectedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`arguments` lists what each may be; those in `optional` may be left out. Any other argument is wrong.
-
-    `either` are other whole sets of arguments that are as good: 2 + 3 is 3 + 2, but neither is 2 + 2.
-    """
+    """`arguments` has the allowed values of each argument; those in `optional` may be omitted. No other argument is
+    allowed. `either` has alternative sets of arguments: 2 + 3 may be 3 + 2, but not 2 + 2."""
 
     name: str
     arguments: dict[str, list[Any]] = {}
@@ -32,8 +30,8 @@ class ExpectedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     either: tuple[dict[str, list[Any]], ...] = ()
 
 
-class Made(msgspec.Struct, frozen=True):
-    """A call the model made. `arguments` None: its text was no JSON object."""
+class ActualCall(msgspec.Struct, frozen=True):
+    """A call of the model. `arguments` is None if its text was no JSON object."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -55,7 +53,7 @@ def accepts(allowed: Any, value: Any) -> bool:
         case int() | float():
             return isinstance(value, int | float) and (allowed == value or math.isclose(allowed, value, rel_tol=1e-9))
         case str():
-            return isinstance(value, str) and loose(allowed) == loose(value)
+            return isinstance(value, str) and normalize(allowed) == normalize(value)
         case list():
             return _all_accepted(allowed, value)
         case dict():
@@ -64,8 +62,8 @@ def accepts(allowed: Any, value: Any) -> bool:
             return False
 
 
-def loose(text: str) -> str:
-    return text.lower().translate(_LOOSE)
+def normalize(text: str) -> str:
+    return text.lower().translate(_IGNORED)
 
 
 def _all_accepted(allowed: list[Any], value: Any) -> bool:
@@ -93,7 +91,7 @@ def _marked(mark: str, allowed: dict[str, Any], value: Any) -> bool:
 
 
 def sample(allowed: Any) -> Any:
-    """One value of those allowed, to try a case's expectation against its own schema."""
+    """One of the allowed values, to check the expectation of a case against its own schema."""
     match allowed:
         case {"$any": value} | {"$exact": value}:
             return value
@@ -109,8 +107,8 @@ def sample(allowed: Any) -> Any:
             return allowed
 
 
-def grade_calls(expected: Sequence[ExpectedCall], made: Sequence[Made]) -> Grade:
-    """Every expected call made once, in any order, and no other."""
+def grade_calls(expected: Sequence[ExpectedCall], made: Sequence[ActualCall]) -> Grade:
+    """Exact means: every expected call once, in any order, and no other call."""
     right_tool = sorted(call.name for call in expected) == sorted(call.name for call in made)
     if not made:
         return Grade(exact=not expected, right_tool=right_tool, reason="no call was made" if expected else "")
@@ -119,11 +117,11 @@ def grade_calls(expected: Sequence[ExpectedCall], made: Sequence[Made]) -> Grade
     return Grade(exact=False, right_tool=right_tool, reason=_why(expected, made, right_tool=right_tool))
 
 
-def _call_accepts(expected: ExpectedCall, made: Made) -> bool:
+def _call_accepts(expected: ExpectedCall, made: ActualCall) -> bool:
     return expected.name == made.name and not _fault(expected, made)
 
 
-def _fault(expected: ExpectedCall, made: Made) -> str:
+def _fault(expected: ExpectedCall, made: ActualCall) -> str:
     if made.arguments is None:
         return "its arguments are no JSON object"
     if any(not _argument_fault(each, expected.optional, made.arguments) for each in expected.either):
@@ -141,7 +139,7 @@ def _argument_fault(allowed: Mapping[str, list[Any]], optional: Sequence[str], v
     return f"{missing[0]} is missing" if missing else ""
 
 
-def _why(expected: Sequence[ExpectedCall], made: Sequence[Made], *, right_tool: bool) -> str:
+def _why(expected: Sequence[ExpectedCall], made: Sequence[ActualCall], *, right_tool: bool) -> str:
     if not right_tool:
         wanted = ", ".join(call.name for call in expected) or "no call"
         return f"called {', '.join(call.name for call in made)[:200]} instead of {wanted}"
@@ -158,18 +156,18 @@ def _short(value: Any) -> str:
 
 
 def _paired(wanted: Sequence[Any], given: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
-    """Whether each can have a partner of its own. A partner that is taken may be asked to move on."""
+    """Whether the two lists can be matched one to one. Tries other partners for items that are already matched."""
     if len(wanted) != len(given):
         return False
     taken: dict[int, int] = {}
 
-    def place(at: int, seen: set[int]) -> bool:
+    def match_item(at: int, seen: set[int]) -> bool:
         for to, item in enumerate(given):
             if to not in seen and fits(wanted[at], item):
                 seen.add(to)
-                if to not in taken or place(taken[to], seen):
+                if to not in taken or match_item(taken[to], seen):
                     taken[to] = at
                     return True
         return False
 
-    return all(place(at, set()) for at in range(len(wanted)))
+    return all(match_item(at, set()) for at in range(len(wanted)))

@@ -1,4 +1,4 @@
-"""The words after `aish eval`, and what they mean. Knows nothing of running."""
+"""The options of `aish eval`: their parser and their checks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def eval_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for numbers that make no sense."""
+    """Raises UsageError for invalid values."""
     for name, low, high in (
         ("repeat", 1, MAX_REPEAT),
         ("concurrency", 1, MAX_CONCURRENCY),
@@ -79,7 +79,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def parse_settings(models: Sequence[str], modes: Sequence[str], *, repair: bool) -> tuple[Setting, ...]:
-    """Each model in each mode; none named means auto."""
+    """Every model in every mode; the default mode is auto."""
     settings = [
         Setting(model, msgspec.convert(mode.removesuffix(RAW), ToolMode), repair and not mode.endswith(RAW))
         for model in models

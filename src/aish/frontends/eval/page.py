@@ -1,6 +1,6 @@
-"""The report as one HTML page: no script, no other file, light and dark, nothing in it but text and plots.
+"""Writes the report as one HTML page with inline SVG plots: no scripts and no other files, for light and dark themes.
 
-Everything a model, a backend or a case file said is untrusted and goes through `esc`.
+All text of models, backends and case files is untrusted, and is escaped by `esc`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from aish.frontends.eval.baseline import compare
-from aish.frontends.eval.figures import Row, rows
-from aish.frontends.eval.page_plots import bars
+from aish.frontends.eval.figures import EvalRow, make_rows, percent
 from aish.frontends.eval.results import Report, Result
-from aish.frontends.eval.table import percent
 from aish.frontends.terminal import visible
 
-# A page that a browser opens at once; the JSON has them all.
+# More would make the page slow to open; the JSON report has them all.
 MAX_FAILURES = 500
 _MAX_CHARS = 1200
 
@@ -39,6 +37,8 @@ svg .dim { fill: var(--dim); } svg .bar { fill: var(--bar); } svg .span { stroke
 svg .grid { stroke: var(--line); }
 """
 
+# Sizes of a plot in pixels.
+_LABEL, _PLOT, _LINE, _HEAD = 300, 460, 24, 24
 _COLUMNS = (
     "n", "exact", "95 %", "right tool", "called", "valid", "refused", "rounds", "retries", "repairs", "median s",
     "tokens", "errors",
@@ -50,16 +50,16 @@ def page(report: Report, before: Report | None = None) -> str:
 
 
 def esc(text: str) -> str:
-    """As text, with control characters and direction overrides made visible."""
+    """Escapes text for HTML, and makes control characters and direction overrides visible."""
     shown = visible(text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + " …")
     return escape(shown, quote=True)
 
 
 def _parts(report: Report, before: Report | None) -> Iterator[str]:
-    figures = rows(report.results)
+    figures = make_rows(report.results)
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    # Even if something slipped through `esc`, a browser would neither run nor load it.
+    # A second line of defence: the browser neither runs scripts nor loads anything.
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
     yield f"<title>aish eval</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>aish eval</h1>"
     state = "" if report.complete else " · interrupted"
@@ -67,7 +67,7 @@ def _parts(report: Report, before: Report | None) -> Iterator[str]:
     yield f'<p class="about">{esc(about)}</p>'
     yield "<h2>Exact answers</h2>"
     for suite in dict.fromkeys(row.suite for row in figures):
-        yield bars(suite, [row for row in figures if row.suite == suite], esc)
+        yield _plot_bars(suite, [row for row in figures if row.suite == suite])
     yield "<h2>Figures</h2>"
     yield from _figures(figures)
     if before is not None:
@@ -76,7 +76,39 @@ def _parts(report: Report, before: Report | None) -> Iterator[str]:
     yield "</body>\n</html>\n"
 
 
-def _figures(figures: Sequence[Row]) -> Iterator[str]:
+def _plot_bars(title: str, figures: Sequence[EvalRow]) -> str:
+    """An SVG with a bar and a 95 % interval for each model and mode."""
+    height, width = _HEAD + _LINE * len(figures) + 6, _LABEL + _PLOT + 70
+    lines = [
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+        f"<title>{esc(title)}: exact answers in percent</title>",
+        f'<text x="0" y="16" font-weight="600">{esc(title)}</text>',
+        *_grid(height),
+        *(part for at, row in enumerate(figures) for part in _bar(row, _HEAD + _LINE * at)),
+        "</svg>",
+    ]
+    return "\n".join(lines)
+
+
+def _grid(height: int) -> Iterator[str]:
+    for share in (0, 25, 50, 75, 100):
+        x = _LABEL + _PLOT * share / 100
+        yield f'<line class="grid" x1="{x:g}" x2="{x:g}" y1="{_HEAD - 4}" y2="{height}"/>'
+        yield f'<text class="dim" x="{x:g}" y="14" text-anchor="middle">{share}</text>'
+
+
+def _bar(row: EvalRow, y: int) -> Iterator[str]:
+    low, high = (_LABEL + _PLOT * edge / 100 for edge in row.exact.interval)
+    width, middle = _PLOT * row.exact.percent / 100, y + _LINE / 2
+    label = f"{row.model} · {row.mode}"
+    label = label if len(label) <= 42 else "…" + label[-41:]
+    yield f'<text x="{_LABEL - 8}" y="{middle + 4:g}" text-anchor="end">{esc(label)}</text>'
+    yield f'<rect class="bar" x="{_LABEL}" y="{y + 4}" width="{width:.1f}" height="{_LINE - 8}" rx="2"/>'
+    yield f'<line class="span" x1="{low:.1f}" x2="{high:.1f}" y1="{middle:g}" y2="{middle:g}"/>'
+    yield f'<text x="{_LABEL + _PLOT + 8}" y="{middle + 4:g}">{row.exact.percent:.1f} %</text>'
+
+
+def _figures(figures: Sequence[EvalRow]) -> Iterator[str]:
     heads = "".join(f'<th class="number">{column}</th>' for column in _COLUMNS)
     yield f'<div class="wide"><table><thead><tr><th>suite</th><th>model</th><th>mode</th>{heads}</tr></thead><tbody>'
     for row in figures:

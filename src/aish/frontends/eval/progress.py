@@ -1,4 +1,4 @@
-"""Shows how far a run has come: a moving line on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a run: a moving line on a terminal, elsewhere a line from time to time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from types import TracebackType
 from typing import Self
 
 from aish.frontends.eval.results import Result
-from aish.frontends.eval.runner import Plan
+from aish.frontends.eval.runner import EvalPlan
 from aish.frontends.terminal import Output
 
-# Lines in a log of a whole run, where nothing can move.
+# Lines for a whole run if the output is no terminal.
 _LINES = 20
 
 
-class Watch:
-    def __init__(self, output: Output, plan: Plan) -> None:
+class EvalProgress:
+    def __init__(self, output: Output, plan: EvalPlan) -> None:
         self._output = output
         self._total = plan.total
         self._every = max(1, plan.total // _LINES)
-        self._seen: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
         self._started = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -33,26 +33,26 @@ class Watch:
     ) -> None:
         self._output.end_progress()
 
-    def heard(self, results: list[Result]) -> Callable[[Result], None]:
-        """Keeps each result and shows it."""
+    def collector(self, results: list[Result]) -> Callable[[Result], None]:
+        """A function that takes each result, stores it and shows the progress."""
 
-        def hear(result: Result) -> None:
+        def collect(result: Result) -> None:
             results.append(result)
-            self._seen[result.outcome] += 1
+            self._outcomes[result.outcome] += 1
             line = self._line(result)
             self._output.progress(line)
             if not sys.stderr.isatty() and (len(results) % self._every == 0 or len(results) == self._total):
                 self._output.note(line)
 
-        return hear
+        return collect
 
     def _line(self, result: Result) -> str:
-        done = self._seen.total()
+        done = self._outcomes.total()
         left_s = (time.monotonic() - self._started) / done * (self._total - done)
-        errors = f", {self._seen['error']} errors" if self._seen["error"] else ""
+        errors = f", {self._outcomes['error']} errors" if self._outcomes["error"] else ""
         return (
             f"{done}/{self._total}  {result.suite} · {result.model} · {result.mode}  "
-            f"{self._seen['right']} right, {self._seen['wrong']} wrong{errors}  {_clock(left_s)} left"
+            f"{self._outcomes['right']} right, {self._outcomes['wrong']} wrong{errors}  {_clock(left_s)} left"
         )
 
 

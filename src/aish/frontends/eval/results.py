@@ -1,7 +1,5 @@
-"""What came of asking: one result for each case, model, mode and repetition, and the whole report of a run.
-
-The report is what `--json` writes and `--baseline` reads.
-"""
+"""The result of a case for each model, mode and repetition, and the report of a run, which `--json` writes and
+`--baseline` reads."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ RAW = "-raw"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What is compared: a model in a mode. `repair` False: calls as the model wrote them."""
+    """A model in a mode. With `repair` False, calls are graded as the model wrote them."""
 
     model: str
     mode: ToolMode
@@ -32,7 +30,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class GotCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`fault` says why it could not be executed as it stands, "" if it could."""
+    """A call that the model made. `fault` says why it could not be executed, or is ""."""
 
     name: str
     arguments: str
@@ -40,7 +38,7 @@ class GotCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`right_tool` and `wants_call` are about cases that expect calls; `error` is the backend's, never the model's."""
+    """`right_tool` and `wants_call` are about cases that expect calls; `error` is a failure of the backend."""
 
     case: str
     suite: str

@@ -1,7 +1,7 @@
-"""Where a case with real tools takes place: a folder and tables of records, thrown away after it.
+"""The world of a case with real tools: a temporary folder and tables of records.
 
-`ScratchFiles` and `ScratchRecords` are toolsets like any other; the engine calls them through its own dispatch. They
-know nothing of cases. What they leave behind is looked at with `faults`.
+`ScratchFiles` and `ScratchRecords` are toolsets like any other, which the engine calls through its dispatch. They know
+nothing of cases. `find_faults` checks the final state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aish.ports import CallContext
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
-# A case's files are notes; what is larger came from a model that ran away.
+# Files of cases are notes; a larger file comes from a model that does not end.
 MAX_FILE_BYTES = 256 * 1024
 MAX_FILES = 200
 MAX_RECORDS = 1000
@@ -37,7 +37,7 @@ def _spec(name: str, description: str, effect: Effect, required: Sequence[str], 
 
 
 class _Toolset:
-    """Each tool is a plain function of its arguments, run in a thread."""
+    """Tools that are plain functions of their arguments, run in a thread."""
 
     def __init__(self, tools: Sequence[tuple[ToolSpec, Callable[[Arguments], str]]]) -> None:
         self._specs = tuple(spec for spec, _ in tools)
@@ -52,7 +52,7 @@ class _Toolset:
         return ToolOutput((TextPart(await asyncio.to_thread(self._functions[name], arguments)),))
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 class ScratchFiles(_Toolset):
@@ -85,11 +85,11 @@ class ScratchFiles(_Toolset):
         return (file for file in self._folder.rglob("*") if file.is_file())
 
     def _read(self, arguments: Arguments) -> str:
-        file = self._there(arguments)
+        file = self._find_file(arguments)
         return file.read_bytes()[:MAX_FILE_BYTES].decode("utf-8", "replace")
 
     def _write(self, arguments: Arguments) -> str:
-        file, content = self._inside(arguments), str(arguments["content"]).encode("utf-8", "replace")
+        file, content = self._resolve(arguments), str(arguments["content"]).encode("utf-8", "replace")
         if len(content) > MAX_FILE_BYTES or sum(1 for _ in self._all()) >= MAX_FILES:
             raise ToolError("there is no room for it here")
         try:
@@ -100,16 +100,16 @@ class ScratchFiles(_Toolset):
         return f"wrote {len(content)} bytes to {arguments['path']}"
 
     def _delete(self, arguments: Arguments) -> str:
-        self._there(arguments).unlink()
+        self._find_file(arguments).unlink()
         return f"deleted {arguments['path']}"
 
-    def _there(self, arguments: Arguments) -> Path:
-        file = self._inside(arguments)
+    def _find_file(self, arguments: Arguments) -> Path:
+        file = self._resolve(arguments)
         if not file.is_file():
             raise ToolError(f"there is no file {arguments['path']}")
         return file
 
-    def _inside(self, arguments: Arguments) -> Path:
+    def _resolve(self, arguments: Arguments) -> Path:
         try:
             file = (self._folder / str(arguments["path"])).resolve()
         except (OSError, ValueError) as exc:
@@ -120,7 +120,7 @@ class ScratchFiles(_Toolset):
 
 
 class ScratchRecords(_Toolset):
-    """Tables of named records: contacts, orders, whatever a case is about."""
+    """Tables of named records, such as contacts or orders."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self.tables: dict[str, dict[str, Any]] = {name: dict(rows) for name, rows in tables.items()}
@@ -181,8 +181,8 @@ class ScratchRecords(_Toolset):
         return key, rows[key]
 
 
-def lay_out(world: World, folder: Path) -> None:
-    """The files of the start. Raises ValueError for a path that leads out of the folder."""
+def create_files(world: World, folder: Path) -> None:
+    """Writes the initial files. Raises ValueError for a path that leads out of the folder."""
     for name, content in world.files.items():
         file = (folder / name).resolve()
         if not file.is_relative_to(folder.resolve()):
@@ -191,8 +191,8 @@ def lay_out(world: World, folder: Path) -> None:
         file.write_text(content, encoding="utf-8")
 
 
-class Left(msgspec.Struct, frozen=True):
-    """What a case left behind."""
+class FinalState(msgspec.Struct, frozen=True):
+    """The state after a case has run."""
 
     folder: Path
     records: Mapping[str, Mapping[str, Any]]
@@ -200,33 +200,33 @@ class Left(msgspec.Struct, frozen=True):
     used: frozenset[str]
 
 
-def faults(final: Final, left: Left) -> Iterator[str]:
-    """What is not as it must be, each in a few words."""
+def find_faults(final: Final, state: FinalState) -> Iterator[str]:
+    """The differences from the expected state, each in a few words."""
     for name, allowed in final.files.items():
-        file = left.folder / name
+        file = state.folder / name
         content = file.read_bytes()[:MAX_FILE_BYTES].decode("utf-8", "replace").strip() if file.is_file() else None
-        if not _is(allowed, content):
-            yield f"the file {name} {_saying(allowed, content)}"
+        if not _is_allowed(allowed, content):
+            yield f"the file {name} {_describe_difference(allowed, content)}"
     for table, rows in final.records.items():
         for key, allowed in rows.items():
-            value = left.records.get(table, {}).get(key)
-            if not _is(allowed, value):
-                yield f"{key} of {table} {_saying(allowed, value)}"
-    if final.answer is not None and not _is(final.answer, left.answer):
-        yield f"the answer {_saying(final.answer, left.answer)}"
+            value = state.records.get(table, {}).get(key)
+            if not _is_allowed(allowed, value):
+                yield f"{key} of {table} {_describe_difference(allowed, value)}"
+    if final.answer is not None and not _is_allowed(final.answer, state.answer):
+        yield f"the answer {_describe_difference(final.answer, state.answer)}"
     for name in final.used:
-        if name not in left.used:
+        if name not in state.used:
             yield f"{name} was not used"
 
 
-def _is(allowed: Any, value: Any) -> bool:
-    """Alternatives come as a list."""
+def _is_allowed(allowed: Any, value: Any) -> bool:
+    """Whether the value is allowed. A list has alternatives."""
     if allowed is None or value is None:
         return allowed is value
     return any(accepts(each, value) for each in (allowed if isinstance(allowed, list) else [allowed]))
 
 
-def _saying(allowed: Any, value: Any) -> str:
+def _describe_difference(allowed: Any, value: Any) -> str:
     if allowed is None:
         return "is still there"
     return "is missing" if value is None else f"is {str(value)[:200]!r}"
