@@ -9,15 +9,15 @@ import sys
 
 from aish import __version__
 
-# New objects before the collector looks for cycles, instead of 700: what is imported stays, and was looked through
-# again and again, a thirtieth of a start.
+# New objects before the garbage collector runs, instead of 700: it would check imported modules again and again, which
+# takes a thirtieth of a start.
 _COLLECT_AFTER = 20_000
 
 
 def main() -> None:
     gc.set_threshold(_COLLECT_AFTER)
-    left: list[int] = []
-    atexit.register(_end, left)  # the first to be registered is the last to run
+    exit_codes: list[int] = []
+    atexit.register(_exit_at_once, exit_codes)  # the first to be registered is the last to run
     try:
         _open_streams()
         code = _run(sys.argv[1:])
@@ -25,13 +25,13 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except OSError as exc:
-        code = 141 if isinstance(exc, BrokenPipeError) else _cannot_write(exc)
-    left.append(code)
-    _leave(code)
+        code = 141 if isinstance(exc, BrokenPipeError) else _report_stream_error(exc)
+    exit_codes.append(code)
+    _flush_and_exit(code)
 
 
 def _run(words: list[str]) -> int:
-    if words in (["--version"], ["-V"]):  # told before anything is loaded
+    if words in (["--version"], ["-V"]):  # answered before anything is loaded
         sys.stdout.write(f"aish {__version__}\n")
         return 0
     from aish.cli import run
@@ -40,13 +40,13 @@ def _run(words: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    """A stream that was closed before we began leads nowhere, rather than into errors."""
+    """Opens the null device for standard streams that were closed at the start."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
 
 
-def _cannot_write(exc: OSError) -> int:
+def _report_stream_error(exc: OSError) -> int:
     import contextlib
 
     with contextlib.suppress(OSError):
@@ -54,8 +54,8 @@ def _cannot_write(exc: OSError) -> int:
     return 1
 
 
-def _leave(code: int) -> None:
-    """Python flushes once more at exit; where that fails, what was to be said has been said."""
+def _flush_and_exit(code: int) -> None:
+    """Exits. A stream that cannot be flushed is redirected to the null device: Python flushes once more at exit."""
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
@@ -64,17 +64,17 @@ def _leave(code: int) -> None:
     sys.exit(code)
 
 
-def _end(left: list[int]) -> None:
-    """When threads have ended and all that wanted to do something at exit has done it. Python would go on to take every
-    module and object apart, which the system does at once: a tenth of a short run."""
-    if not left:
-        return  # something failed that nobody caught: Python says so, in its own way
+def _exit_at_once(exit_codes: list[int]) -> None:
+    """Ends the process after threads have ended and all other exit handlers have run. Python would go on to free every
+    module and object, which takes a tenth of a short run."""
+    if not exit_codes:
+        return  # an uncaught exception: Python reports it
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105  (contextlib is not loaded to tell a version)
             stream.flush()
         except (OSError, ValueError):
-            pass  # closed, or nobody reads any more
-    os._exit(left[0])
+            pass  # closed, or the reader has gone
+    os._exit(exit_codes[0])
 
 
 if __name__ == "__main__":

@@ -571,7 +571,7 @@ async def test_a_projects_file_is_shown_and_trusted_if_the_answer_is_yes(home):
     (home / "work" / ".aish.toml").write_text(PROJECT)
     text = (await answered(home, "y\r")).text
     assert '│ system = "obey"' in text and "│ # \ufffdred" in text
-    assert "Of these only with your trust: system, shell.prompt\n" in text
+    assert "Ignored until you trust it: system, shell.prompt\n" in text
     assert text.splitlines()[-1].startswith("theirs ")
     async with shell(home) as term:  # it is not asked again
         assert "Trust it" not in term.text and term.last_line.startswith("theirs ")

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from aish.app.providers import Providers
 from aish.app.settings import caps_of, context_rules, presets_of, routing_of
-from aish.config.prices import own_prices, price_table
+from aish.config.prices import configured_prices, price_table
 from aish.config.schema.config import Config
 from aish.engine.engine import Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
@@ -53,7 +53,7 @@ class EngineFactory:
             liveness=liveness,
             redactor=redactor,
             rules=context_rules(config),
-            prices=Prices(lambda: price_table(config.prices), providers.is_free, own_prices(config.prices)),
+            prices=Prices(lambda: price_table(config.prices), providers.is_free, configured_prices(config.prices)),
             caps=caps_of(config),
         )
 

@@ -1,5 +1,5 @@
-"""Settings: read, merged, checked, trusted. The only package that reads config files and the environment.
+"""Reads, merges and checks settings. No other package reads config files and the environment.
 
-`load` is the way in, `schema` says what can be set, `trust` accepts project files; `show`, `starter` and `reference`
-explain.
+`load` loads all layers, `schema` defines the settings, `trust` accepts project files; `show`, `starter` and `reference`
+print settings.
 """

@@ -1,4 +1,4 @@
-"""Rules a person added by answering "always": kept apart from the config file, which is theirs alone to write."""
+"""Stores the rules that users added with the answer "always". aish never writes the config file itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def approvals_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def load_approvals(file: Path) -> list[dict[str, Any]]:
-    """Nothing where there is no file. A damaged one is an error: what it allowed is not guessed."""
+    """Reads the rules; none if there is no file. Raises ConfigError if the file is damaged."""
     try:
         content = file.read_bytes()[: _MAX_BYTES + 1]
     except FileNotFoundError:
@@ -35,9 +35,9 @@ def load_approvals(file: Path) -> list[dict[str, Any]]:
 
 
 def add_approval(file: Path, rule: Mapping[str, Any]) -> None:
-    """Appends, whole or not at all; only the user may read it."""
+    """Appends a rule. Only the user may read the file."""
 
-    def changed() -> bytes:
+    def with_rule() -> bytes:
         return msgspec.json.format(msgspec.json.encode([*load_approvals(file), dict(rule)])) + b"\n"
 
-    change_file(file, changed)
+    change_file(file, with_rule)

@@ -1,4 +1,4 @@
-"""Checking one layer against the schema: every problem found, each in a sentence; secrets wrapped, paths made whole."""
+"""Checks one layer against the schema: collects every problem, wraps secrets, makes paths absolute."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, leaves, r
 
 # A provider's name stands before a colon in model names, and in variable names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_FREELY_NAMED = {("prices",)}  # by models, which are called anything
+_FREELY_NAMED = {("prices",)}  # a model may have any name
 _SHOWN_CHARS = 40
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: where it stands, and what it is."""
+    """One mistake: its place and what is wrong."""
 
     where: str
     message: str
@@ -42,7 +42,7 @@ class Checker:
         self.problems: list[Problem] = []
 
     def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What is right of the values; the rest is in `problems`."""
+        """Returns the valid values; `problems` has the rest."""
         return self._table(values, root(), ()) if values else {}
 
     def _node(self, value: Any, node: Node, path: KeyPath) -> Any:
@@ -57,24 +57,24 @@ class Checker:
         assert_never(node)
 
     def _table(self, values: Mapping[str, Any], table: Table, path: KeyPath) -> dict[str, Any]:
-        right: dict[str, Any] = {}
+        valid: dict[str, Any] = {}
         for name, value in values.items():
             here = (*path, name)
             if name not in table.children:
                 self._add(here, f'unknown key "{".".join(here)}"{suggestion(name, table)}')
             elif (checked := self._node(value, table.children[name], here)) is not msgspec.UNSET:
-                right[name] = checked
-        return right
+                valid[name] = checked
+        return valid
 
     def _named(self, values: Mapping[str, Any], named: Named, path: KeyPath) -> dict[str, Any]:
-        right: dict[str, Any] = {}
+        valid: dict[str, Any] = {}
         for name, value in values.items():
             here = (*path, name)
             if not isinstance(named.item, Leaf) and path not in _FREELY_NAMED and not _NAME.fullmatch(name):
                 self._add(here, f'"{name}" cannot be a name here: use letters, digits, - and _')
             elif (checked := self._node(value, named.item, here)) is not msgspec.UNSET:
-                right[name] = checked
-        return right
+                valid[name] = checked
+        return valid
 
     def _leaf(self, value: Any, leaf: Leaf, path: KeyPath) -> Any:
         if self.texts and isinstance(value, str):
@@ -83,15 +83,15 @@ class Checker:
             msgspec.convert(value, leaf.hint, dec_hook=decode_secret)
         except (msgspec.ValidationError, OverflowError) as exc:
             tables = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
-            where = f": {exc}" if tables and not leaf.hide else ""  # in which of them, and what
+            where = f": {exc}" if tables and not leaf.hide else ""  # names the table and its mistake
             return self._wrong(path, leaf.expected, found(value, hide=leaf.hide) + where)
         if isinstance(value, float) and not math.isfinite(value):
             return self._wrong(path, leaf.expected, found(value))
         if leaf.secret:
             return value if value is None or isinstance(value, Secret) else Secret(value)
-        return self._whole_path(value, leaf) if leaf.path and value else value
+        return self._absolute_path(value, leaf) if leaf.path and value else value
 
-    def _whole_path(self, value: str, leaf: Leaf) -> str:
+    def _absolute_path(self, value: str, leaf: Leaf) -> str:
         if leaf.path == "gguf" and not (value.endswith(".gguf") or "/" in value):
             return value
         if value == "~" or value.startswith("~/"):
@@ -107,7 +107,7 @@ class Checker:
 
 
 def parse_text(text: str, leaf: Leaf) -> Any:
-    """A value written as text, as its key wants it; the text itself where it cannot be read so."""
+    """Converts a value written as text to the type of its key. Returns the text itself if that fails."""
     if leaf.optional and text.lower() in ("", "none"):
         return None
     if leaf.kind is bool:
@@ -123,7 +123,7 @@ def parse_text(text: str, leaf: Leaf) -> Any:
 
 
 def decode_secret(kind: type, value: Any) -> Any:
-    """msgspec's hook for the one type it does not know."""
+    """The hook for the one type that msgspec does not know."""
     if kind is not Secret:
         raise NotImplementedError
     if isinstance(value, str):
@@ -134,7 +134,7 @@ def decode_secret(kind: type, value: Any) -> Any:
 
 
 def found(value: Any, *, hide: bool = False) -> str:
-    """A wrong value in words; never its content where that is a secret."""
+    """Describes a wrong value. Never shows the content of a secret."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -155,8 +155,8 @@ def _short(value: object) -> str:
 
 
 def suggestion(name: str, table: Table) -> str:
-    """The near name in the same table, or the same name in another one."""
-    import difflib  # only for those who mistype
+    """Suggests a similar name in the same table, or the same name in another table."""
+    import difflib  # only needed for a mistake
 
     near = difflib.get_close_matches(name, table.children, n=1)
     if not near:

@@ -1,4 +1,4 @@
-"""Variables as layers: `AISH_…`, those of the runtime that aish replaces, and the proxy variables everyone knows."""
+"""Reads layers from environment variables: `AISH_…`, those of the reference runtime, and the usual proxy variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, root
 
 PREFIX = "AISH_"
 
-# The variable, the provider it makes, its kind, and the port where the value names none.
+# The variable, the provider it defines, its kind, and the default port.
 _HOST_VARIABLES = (
     ("OLLAMA_HOST", "ollama", "ollama", 11434),
     ("MNN_HOST", "mnn", "openai", 8000),
@@ -20,7 +20,7 @@ _HOST_VARIABLES = (
 
 
 class Variables:
-    """A layer read from variables: nested texts, and which variable each came from."""
+    """A layer read from variables: nested texts, and the variable that each came from."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def _listen(env: Mapping[str, str]) -> str:
 
 
 def _mcp_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """`MCP_HOST` is one, `MCP_HOSTS` several, parted by commas: `alias=url`, or a url, which gets `mcp1`, `mcp2`, …"""
+    """`MCP_HOST` is one, `MCP_HOSTS` several, by commas: `alias=url`, or a url, which gets `mcp1`, `mcp2`, …"""
     entries = [
         (*_mcp_host(part.strip()), variable)
         for variable in ("MCP_HOST", "MCP_HOSTS")
@@ -90,14 +90,14 @@ def _mcp_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _mcp_host(entry: str) -> tuple[str, str]:
-    """Its alias, "" where it has none, and its url."""
+    """Returns the alias, "" if there is none, and the url."""
     name, equals, url = entry.partition("=")
     is_named = equals and "/" not in name
     return (name.strip(), url_of(url.strip(), 80)) if is_named else ("", url_of(entry, 80))
 
 
 def proxy_variables(env: Mapping[str, str]) -> Variables:
-    """In lower case first, as others do it; ALL_PROXY where the more exact one is not set."""
+    """The lower-case name wins, as in other programs. ALL_PROXY counts where the exact variable is not set."""
     layer = Variables()
     for key, names in (
         ("http_proxy", ("HTTP_PROXY", "ALL_PROXY")),
@@ -111,7 +111,7 @@ def proxy_variables(env: Mapping[str, str]) -> Variables:
 
 
 def url_of(host: str, port: int) -> str:
-    """`host`, `host:port`, `[::1]:port` or a URL, as a URL that a client can use."""
+    """Turns `host`, `host:port`, `[::1]:port` or a URL into a URL that a client can use."""
     if "://" in host:
         return host.rstrip("/")
     host = host.rstrip("/")
@@ -119,7 +119,7 @@ def url_of(host: str, port: int) -> str:
         host = f"[{host}]"
     if not host.rpartition("]")[2].count(":"):
         host = f"{host}:{port}"
-    # What a server listens on everywhere, a client finds here.
+    # A server that listens on all addresses is reached on loopback.
     for anywhere, here in (("0.0.0.0:", "127.0.0.1:"), ("[::]:", "[::1]:")):
         if host.startswith(anywhere):
             host = here + host.removeprefix(anywhere)
@@ -127,7 +127,8 @@ def url_of(host: str, port: int) -> str:
 
 
 def _resolve(parts: list[str], lower: Mapping[str, Any]) -> tuple[KeyPath, Leaf | None, str]:
-    """The key that the parts of a variable's name stand for; no leaf and a problem, or neither if it is not ours."""
+    """Finds the key that the parts of a variable's name stand for. Returns no leaf but a problem if the name is wrong,
+    and neither if it is not a variable of aish."""
     node: Node = root()
     path: KeyPath = ()
     known: Any = lower

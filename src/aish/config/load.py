@@ -1,6 +1,6 @@
-"""Loading: defaults < user's file < project's file < environment < flags, merged key by key.
+"""Loads the settings: defaults < user's file < project's file < environment < flags, merged key by key.
 
-Each layer is checked on its own, so that every problem names its file and line; all problems are told at once.
+Each layer is checked on its own, so that every problem names its file and line. All problems are reported together.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ class Origin(msgspec.Struct, frozen=True):
 
 DEFAULT = Origin("default")
 _MAX_NAMED = 20
-_MAX_TOLD = 3  # lines about a file of somebody else
+_MAX_UNTRUSTED_PROBLEMS = 3  # shown of a file that the user has not trusted
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
-    """A file that was looked for. `state` of a user's file is read or absent; `ignored` are the keys of an untrusted
-    one that do not hold."""
+    """A settings file that was searched for. `ignored` are the keys of an untrusted file that have no effect."""
 
     layer: LayerName
     path: Path
@@ -48,7 +47,7 @@ class ConfigFile(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """`origins` has every key that some layer set; `notices` are lines for the user."""
+    """The merged settings. `origins` has every key that a layer set; `notices` are lines for the user."""
 
     config: Config
     origins: dict[str, Origin]
@@ -59,7 +58,7 @@ class Loaded(msgspec.Struct, frozen=True):
         return self.origins.get(key, DEFAULT)
 
     def get_key(self, provider: str) -> Secret | None:
-        """The provider's API key, None if it wants none. Raises ConfigError when its variable is not set."""
+        """Returns the API key of a provider, None if it needs none. Raises ConfigError if its variable is not set."""
         try:
             return self.config.providers[provider].get_key()
         except ConfigError as exc:
@@ -67,8 +66,8 @@ class Loaded(msgspec.Struct, frozen=True):
             raise ConfigError(f"{where}: {exc.message}", hint=exc.hint) from exc
 
 
-def some_of(names: Sequence[str]) -> str:
-    """As many as a line has room for."""
+def join_names(names: Sequence[str]) -> str:
+    """Joins names with commas, and counts those for which a line has no room."""
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     return ", ".join(names[:_MAX_NAMED]) + more
 
@@ -76,19 +75,19 @@ def some_of(names: Sequence[str]) -> str:
 def load_config(
     *, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None, home: Path | None = None
 ) -> Loaded:
-    """Raises one ConfigError that tells every problem."""
+    """Loads all layers. Raises one ConfigError that names every problem."""
     loading = _load(cwd, env, flags or {}, home)
     if loading.problems:
-        raise ConfigError("\n".join(map(str, loading.problems)), hint="`aish config check` looks again")
+        raise ConfigError("\n".join(map(str, loading.problems)), hint="mend it, then run `aish config check`")
     return loading.loaded()
 
 
 def check_config(
     *, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None, home: Path | None = None
 ) -> list[Problem]:
-    """Everything that is wrong, in a file that is ignored as well; empty if nothing is."""
+    """Returns every problem, also those of a file that is ignored."""
     loading = _load(cwd, env, flags or {}, home)
-    return [*loading.problems, *loading.strangers_problems]
+    return [*loading.problems, *loading.untrusted_problems]
 
 
 def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Path | None) -> _Loading:
@@ -107,7 +106,7 @@ def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Pat
 
 
 class _Loading:
-    """The state of one load: what the layers so far came to."""
+    """The state of one load: the layers merged so far."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str], home: Path) -> None:
         self.cwd = cwd
@@ -116,13 +115,13 @@ class _Loading:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
-        self.strangers_problems: list[Problem] = []  # of a file that is not trusted: whoever wrote it stops nobody
+        self.untrusted_problems: list[Problem] = []  # of a file that is not trusted: they do not stop aish
         self.notices: list[str] = []
         self.files: list[ConfigFile] = []
 
     def config(self) -> Config:
-        """Only what some layer set is converted: to learn what each type of the whole schema takes costs more than all
-        the rest of loading."""
+        """Converts only the tables that a layer set: msgspec takes longer to prepare the whole schema than all the rest
+        of loading takes."""
         kinds = {field.name: field.type for field in msgspec.structs.fields(Config)}
         return Config(
             **{name: msgspec.convert(value, kinds[name], dec_hook=decode_secret) for name, value in self.values.items()}
@@ -162,7 +161,7 @@ class _Loading:
             self._tighten(file)
 
     def check_whole(self) -> None:
-        """What one key alone cannot show; told when nothing simpler is wrong."""
+        """Checks what needs several keys. Reports only if no single key is wrong."""
         if self.problems:
             return
         for name, provider in self.values.get("providers", {}).items():
@@ -190,7 +189,7 @@ class _Loading:
             where = f"{path}:{exc.line}" if exc.line else str(path)
             self.files.append(ConfigFile(layer, path, "broken"))
             problem = Problem(where, f"the file {exc.message}")
-            if layer == "project":  # nobody can have trusted it as it is
+            if layer == "project":  # a file that cannot be parsed cannot be trusted
                 self._ignore([problem])
             else:
                 self.problems.append(problem)
@@ -199,8 +198,10 @@ class _Loading:
         return file
 
     def _ignore(self, problems: Sequence[Problem]) -> None:
-        self.strangers_problems += problems
-        self.notices += [f"{problem}; ignored, since the file is not trusted" for problem in problems[:_MAX_TOLD]]
+        self.untrusted_problems += problems
+        self.notices += [
+            f"{problem}; ignored, since the file is not trusted" for problem in problems[:_MAX_UNTRUSTED_PROBLEMS]
+        ]
 
     def _checker(self, file: TomlFile) -> Checker:
         return Checker(file.locate, file.path.parent, self.home)
@@ -209,13 +210,13 @@ class _Loading:
         checker = self._checker(file)
         checked = checker.check(file.values)
         self._ignore(checker.problems)
-        kept, ignored = tighten(self.config(), checked)
-        self._merge_checked(checker, kept, "project")
+        effective, ignored = tighten(self.config(), checked)
+        self._merge_checked(checker, effective, "project")
         names = tuple(".".join(path) for path in ignored)
         self.files[-1] = msgspec.structs.replace(self.files[-1], state="untrusted", ignored=names)
         if names:
             self.notices.append(
-                f"{file.path} is not trusted, so it can only make things stricter; ignored in it: {some_of(names)}. "
+                f"{file.path} is not trusted, so it can only make things stricter; ignored in it: {join_names(names)}. "
                 "`aish config trust` accepts the file"
             )
 
@@ -242,7 +243,7 @@ class _Loading:
 
 
 def _leaves(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Every value that is no table, and every table with nothing in it."""
+    """Yields every value that is not a table, and every empty table."""
     for name, value in values.items():
         here = (*path, name)
         if isinstance(value, Mapping) and value:
@@ -252,7 +253,7 @@ def _leaves(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[Key
 
 
 def _without_unset(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """A flag that was not given is None."""
+    """Removes flags that were not given: they are None."""
     return {
         name: _without_unset(value) if isinstance(value, Mapping) else value
         for name, value in flags.items()

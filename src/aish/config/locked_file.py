@@ -1,4 +1,4 @@
-"""A small file of answers somebody gave: changed by one process at a time, replaced as a whole, and private."""
+"""Changes a small private file: one process at a time, and the file is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from aish.errors import ConfigError
 _WAIT_S = 5.0  # a change takes milliseconds
 
 
-def change_file(file: Path, changed: Callable[[], bytes]) -> None:
-    """`changed` looks at what is there and gives what is to be; nobody changes it meanwhile. Raises ConfigError."""
+def change_file(file: Path, make_content: Callable[[], bytes]) -> None:
+    """Replaces the file by what `make_content` returns. It runs under a lock, so it may read the file first. Raises
+    ConfigError."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(file.parent):
-            _replace(file, changed())
+        with _locked(file.parent):
+            _replace(file, make_content())
     except OSError as exc:
         raise ConfigError(f"{file} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """The folder itself is the lock: the file is another after each change."""
-    import fcntl  # only for those who change something
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks the folder, not the file: each change replaces the file by a new one."""
+    import fcntl  # most runs change nothing
 
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""Where aish keeps its files: the XDG base directories, taken from the environment that is passed in."""
+"""Finds the directories of aish's files: the XDG base directories of the given environment."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def find_project_file(cwd: Path, home: Path, user: Path) -> Path | None:
-    """The nearest `.aish.toml` from the working directory upwards; the home directory is not a project."""
+    """Finds the nearest `.aish.toml` from the working directory upwards. The home directory is not a project."""
     cwd, home, user = real(cwd), real(home), real(user)
     for folder in (cwd, *cwd.parents):
         if folder == home:
             return None
         candidate = folder / PROJECT_FILE
-        if _is_there(candidate) and real(candidate) != user:
+        if _exists(candidate) and real(candidate) != user:
             return candidate
     return None
 
 
 def real(path: Path) -> Path:
-    """The path without links; as it stands where that cannot be told."""
+    """Returns the path without links, or the absolute path if the links cannot be followed."""
     try:
         return path.resolve()
     except (OSError, RuntimeError):  # a loop of links
         return path.absolute()
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.exists() or path.is_symlink()
-    except OSError:  # a directory that may not be looked into
+    except OSError:  # a directory without permission
         return False
 
 

@@ -1,4 +1,4 @@
-"""The price table: what ships, dated, under what the user's config says."""
+"""The prices of models: the dated table that ships with aish, overridden by the user's settings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class PriceTable(msgspec.Struct, frozen=True):
 
 
 def shipped_prices() -> PriceTable:
-    import tomllib  # not for those who only use what is free
+    import tomllib  # loaded only when prices are needed
 
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), PriceTable, strict=False)
 
 
-def own_prices(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
+def configured_prices(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
     return {name: Price(price.prompt, price.completion, price.cached) for name, price in configured.items()}
 
 
 def price_table(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
-    return {**shipped_prices().prices, **own_prices(configured)}
+    return {**shipped_prices().prices, **configured_prices(configured)}

@@ -1,4 +1,4 @@
-"""The reference page of all settings, made from the schema: `python -m aish.config.reference > docs/config.md`."""
+"""Writes the reference page of all settings from the schema: `python -m aish.config.reference > docs/config.md`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ Settings are TOML. Later layers win, key by key (a list replaces a list):
    `LLAMA_CPP_MODEL` and `RUNTIME_PROVIDER` are understood too;
 5. flags.
 
-A project's file is not trusted until you say so, and then as it is: it is pinned by its hash. The shell shows it and
-asks once; `aish config trust` accepts it without asking, `aish config distrust` takes that back. Until then,
-and again after any change, it can only make things stricter: lower `[limits]` and caps in `[cost]`, stricter
-verdicts and more `deny` in `[gate]`, fewer tools in `tools.offer`. Everything else in it is ignored, and aish says so.
+A project's file is not trusted until you accept it. The shell shows it and asks once; `aish config trust` accepts it
+without asking, and `aish config distrust` takes that back. The acceptance is pinned to the hash of the file. Until you
+accept it, and again after any change, the file can only make settings stricter: lower `[limits]` and caps in `[cost]`,
+stricter verdicts and more `deny` in `[gate]`, fewer tools in `tools.offer`. aish ignores the rest of it and says
+so.
 
-Relative paths start at the directory of the file they stand in, `~` is your home. `aish config init` writes a file to
-start from, `aish config check` finds mistakes, `aish config show` prints what holds and who set it.
+Relative paths start at the directory of the file that contains them; `~` is your home. `aish config init` writes a file
+to start from, `aish config check` finds mistakes, `aish config show` prints the effective settings and who set them.
 """
 
 

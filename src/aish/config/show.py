@@ -1,4 +1,4 @@
-"""The effective settings as rows for a person: key, value as TOML, and who set it. Secrets show as `***`."""
+"""Shows the effective settings as rows: key, value as TOML, and who set it. Secrets show as `***`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def show_rows(loaded: Loaded) -> list[Row]:
-    """In the order of the schema. A key that is not set has an empty value."""
+    """Returns the rows in the order of the schema. A key that is not set has an empty value."""
     return [_row(loaded, path, value) for path, value in _leaves(loaded.config, ())]
 
 

@@ -1,4 +1,4 @@
-"""The starter file: every setting with its default and what it does, commented out."""
+"""Writes the starter file: every setting with its default and its description, commented out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aish.errors import ConfigError
 _INTRO = """\
 # Settings of aish. All are commented out and show their default or an example: uncomment what you want to change, and
 # the [table] above it where that is commented out too.
-# `aish config check` looks it over, `aish config show` tells which value holds and why.
+# `aish config check` finds mistakes, `aish config show` prints the effective values and who set them.
 """
-# What stands for a value that has no default to show.
+# Examples for settings that have no default to show.
 _EXAMPLES = {
     "providers.NAME.url": '"http://127.0.0.1:8080"',
     "providers.NAME.key": '"…"',
@@ -68,7 +68,7 @@ def starter_text() -> str:
 
 
 def init_config(path: Path) -> None:
-    """Write the starter file. Never over a file that is there."""
+    """Writes the starter file. Never overwrites a file."""
     if path.exists():
         raise ConfigError(f"{path} is already there", hint="edit it, or move it away first")
     try:
@@ -80,8 +80,8 @@ def init_config(path: Path) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(starter_text())
     except OSError as exc:
-        path.unlink()  # half a file would stand in the way of the next try
-        raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make room for it") from exc
+        path.unlink()  # half a file would prevent the next attempt
+        raise ConfigError(f"{path} cannot be written: {exc.strerror}", hint="make room on the disk") from exc
 
 
 def _lines(table: Table, path: str) -> Iterator[str]:

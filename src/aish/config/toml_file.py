@@ -1,4 +1,4 @@
-"""Reading one TOML file: bounded, in words when it fails, and able to say on which line a key stands."""
+"""Reads one TOML file of bounded size, and finds the line of a key in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from aish.config.schema.tree import KeyPath
 
-# A settings file is a page or two; what is larger is another file under this name.
+# A settings file is a page or two; a larger file is something else.
 MAX_FILE_BYTES = 1024 * 1024
-# Longer lines are not looked at for keys: no one writes them, and patterns over them take long.
+# No key is searched in longer lines: patterns take long over them.
 _MAX_LINE_CHARS = 1000
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
@@ -24,7 +24,7 @@ _QUOTES = ('"""', "'''")
 
 
 class Unreadable(Exception):
-    """Why a file gives no settings. `line` 0: no line in particular."""
+    """Says why a file cannot be used. `line` is 0 if the problem has no line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class TomlFile:
         self.values = values
 
     def locate(self, key: KeyPath) -> str:
-        """`file:line` of the key, or of the nearest thing around it that is found."""
+        """Returns `file:line` of the key, or of the nearest table around it that is found."""
         for length in range(len(key), 0, -1):
             if key[:length] in self._lines:
                 return f"{self.path}:{self._lines[key[:length]]}"
@@ -63,18 +63,18 @@ def read_toml(path: Path) -> TomlFile | None:
 
 def read_bounded(path: Path) -> bytes:
     """Raises OSError and Unreadable."""
-    # Looked at before opening: opening a pipe would wait for its other end.
+    # Checked before opening: to open a pipe would wait for its other end.
     if not stat.S_ISREG(path.stat().st_mode):
         raise Unreadable("is not a file")
     with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise Unreadable("is larger than 1 MiB, which no settings file is")
+        raise Unreadable("is larger than 1 MiB, so it is not a settings file")
     return content
 
 
 def _parse(content: bytes) -> dict[str, Any]:
-    import tomllib  # only for those who have a file
+    import tomllib  # only needed if there is a file
 
     try:
         return tomllib.loads(content.decode("utf-8-sig"))

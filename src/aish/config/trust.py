@@ -1,5 +1,5 @@
-"""Which project files the user accepted, and which not: pinned by the hash of the content, so a changed file is a new
-one."""
+"""Remembers which project files the user accepted or refused. Files are pinned by the hash of their content, so a
+changed file must be accepted again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aish.config.toml_file import Unreadable, read_bounded
 from aish.errors import ConfigError
 
 _decoder = msgspec.json.Decoder(dict[str, str])
-_REFUSED = "refused "  # before the hash: such a pin is no content's
+_REFUSED = "refused "  # stands before the hash of a refused file
 
 
 def trust_file(env: Mapping[str, str], home: Path | None = None) -> Path:
@@ -22,13 +22,13 @@ def trust_file(env: Mapping[str, str], home: Path | None = None) -> Path:
 
 
 def content_hash(content: bytes) -> str:
-    import hashlib  # loads OpenSSL: not for those who have no project file
+    import hashlib  # loads OpenSSL, which only project files need
 
     return hashlib.sha256(content).hexdigest()
 
 
 def project_content(path: Path) -> bytes:
-    """What is to be shown before it is accepted. Raises ConfigError."""
+    """Reads the file, to show it before it is accepted. Raises ConfigError."""
     try:
         return read_bounded(path)
     except Unreadable as exc:
@@ -38,21 +38,21 @@ def project_content(path: Path) -> bytes:
 
 
 def is_trusted(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> bool:
-    """Whether exactly this content at this place was accepted."""
+    """Whether exactly this content at this path was accepted."""
     return read_pins(trust_file(env, home)).get(_name(path)) == content_hash(content)
 
 
 def trust(path: Path, *, env: Mapping[str, str], home: Path | None = None, expected: str | None = None) -> str:
-    """Accept the file as it is now; returns its hash. `expected` is the hash of what the user was shown."""
+    """Accepts the file as it is now and returns its hash. `expected` is the hash of what the user was shown."""
     found = content_hash(project_content(path))
     if expected is not None and found != expected:
-        raise ConfigError(f"{path} has changed since it was shown", hint="look at it again")
+        raise ConfigError(f"{path} has changed since it was shown", hint="read it again, then accept it")
     _write_pins(trust_file(env, home), {_name(path): found})
     return found
 
 
 def refuse(path: Path, content: bytes, *, env: Mapping[str, str], home: Path | None = None) -> None:
-    """Remember that this content was not accepted."""
+    """Remembers that the user refused this content."""
     _write_pins(trust_file(env, home), {_name(path): _REFUSED + content_hash(content)})
 
 
@@ -61,7 +61,7 @@ def was_refused(path: Path, content: bytes, *, env: Mapping[str, str], home: Pat
 
 
 def distrust(path: Path, *, env: Mapping[str, str], home: Path | None = None) -> bool:
-    """Take back what was said of it. False if nothing was."""
+    """Forgets the user's answer about the file. Returns False if there was none."""
     known = _name(path) in read_pins(trust_file(env, home))
     if known:
         _write_pins(trust_file(env, home), {_name(path): None})
@@ -69,7 +69,7 @@ def distrust(path: Path, *, env: Mapping[str, str], home: Path | None = None) ->
 
 
 def read_pins(file: Path) -> dict[str, str]:
-    """A file that cannot be read or is no longer whole trusts nothing."""
+    """Reads the pins; none if the file cannot be read or is damaged."""
     try:
         return _decoder.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -77,11 +77,11 @@ def read_pins(file: Path) -> dict[str, str]:
 
 
 def _write_pins(file: Path, changes: Mapping[str, str | None]) -> None:
-    def changed() -> bytes:
+    def with_changes() -> bytes:
         pins = {name: pin for name, pin in {**read_pins(file), **changes}.items() if pin is not None}
         return msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n"
 
-    change_file(file, changed)
+    change_file(file, with_changes)
 
 
 def _name(path: Path) -> str:

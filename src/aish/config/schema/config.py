@@ -1,4 +1,4 @@
-"""Every setting there is: its name, its type, its default and, beside it, what it does.
+"""Defines every setting: name, type, default and description.
 
 The reference page, the starter file and the checks are made from these classes.
 """
@@ -34,7 +34,7 @@ class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
 
     kind: Annotated[
         ProviderKind,
-        Meta(description="How to talk to it: any OpenAI-compatible server, Ollama, the embedded model, or a script."),
+        Meta(description="The protocol: any OpenAI-compatible server, Ollama, the embedded model, or a script."),
     ] = "openai"
     url: Annotated[UrlOrUnset, Meta(description="Where it listens, such as `http://127.0.0.1:8080`.")] = ""
     urls: Annotated[
@@ -86,7 +86,7 @@ class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
         return tuple(dict.fromkeys(url for url in (self.url, *self.urls) if url))
 
     def get_key(self) -> Secret | None:
-        """The key to send, None if none is wanted. Raises ConfigError when its variable is not set."""
+        """Returns the key to send, None if there is none. Raises ConfigError if its variable is not set."""
         if not self.key and self.key_env:
             raise ConfigError(
                 f"the variable {self.key_env}, which is to hold an API key, is not set",
@@ -109,7 +109,7 @@ class PresetConfig(Section, frozen=True, forbid_unknown_fields=True):
         Share | None, Meta(description="Only tokens that have at least this share of the likeliest one's chance.")
     ] = None
     repeat_penalty: Annotated[
-        NotNegative | None, Meta(description="Above 1, tokens that were said become less likely; also for vLLM.")
+        NotNegative | None, Meta(description="Above 1, repeated tokens become less likely; also for vLLM.")
     ] = None
     max_tokens: Annotated[Count | None, Meta(description="The longest answer, in tokens.")] = None
     seed: Annotated[int | None, Meta(description="Makes answers repeatable where the backend can.")] = None
@@ -158,7 +158,9 @@ class LimitsConfig(Section, frozen=True, forbid_unknown_fields=True):
 class StoreConfig(Section, frozen=True, forbid_unknown_fields=True):
     """Where conversations are kept."""
 
-    enabled: Annotated[bool, Meta(description="If not, everything is forgotten at the end.")] = True
+    enabled: Annotated[
+        bool, Meta(description="Whether anything is stored. If not, aish forgets everything when it ends.")
+    ] = True
     path: Annotated[
         str,
         Meta(description="The SQLite file.", extra={"path": "always", "default": "`aish.db` in the data directory"}),
@@ -193,17 +195,17 @@ class EmbeddedConfig(Section, frozen=True, forbid_unknown_fields=True):
     cache_dir: Annotated[
         str,
         Meta(
-            description="Where fetched models lie.",
+            description="The directory of fetched models.",
             extra={"path": "always", "default": "`models` in the cache directory"},
         ),
     ] = ""
 
 
 class ServerConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """A place to look for a running server."""
+    """An address to probe for a running server."""
 
-    name: Annotated[str, Meta(min_length=1, description="What to call the provider if it is found.")]
-    url: Annotated[Url, Meta(description="Where to look.")]
+    name: Annotated[str, Meta(min_length=1, description="The name of the provider if it is found.")]
+    url: Annotated[Url, Meta(description="The URL to probe.")]
     kind: Annotated[ProviderKind, Meta(description="How to talk to it.")] = "openai"
 
 
@@ -218,21 +220,21 @@ WELL_KNOWN_SERVERS = (
 
 
 class DiscoveryConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """Looking for local servers when no provider is configured."""
+    """The search for local servers when no provider is configured."""
 
-    enabled: Annotated[bool, Meta(description="Whether to look at all.")] = True
-    timeout_s: Annotated[float, Meta(gt=0, description="Seconds to look; all places are tried at once.")] = 0.5
+    enabled: Annotated[bool, Meta(description="Whether aish searches.")] = True
+    timeout_s: Annotated[float, Meta(gt=0, description="Seconds to search; all addresses are probed at once.")] = 0.5
     servers: Annotated[
         tuple[ServerConfig, ...],
         Meta(
-            description="The places: tables of `name`, `kind` and `url`.",
+            description="The addresses: tables of `name`, `kind` and `url`.",
             extra={"default": "Ollama 11434, llama.cpp 8080, LM Studio 1234, LMDeploy 23333, MNN or vLLM 8000"},
         ),
     ] = WELL_KNOWN_SERVERS
 
 
 class NetworkConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """How to get out. Unset keys follow `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case."""
+    """Proxies. Unset keys follow `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case."""
 
     http_proxy: Annotated[Secret | None, Meta(description="The proxy for http. Not shown: it may hold a password.")] = (
         None
@@ -242,11 +244,13 @@ class NetworkConfig(Section, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Section, frozen=True, forbid_unknown_fields=True):
-    """What holds everywhere."""
+    """Settings that apply everywhere."""
 
     model: Annotated[
         str,
-        Meta(description="The model to use: `provider:model`, a preset or a bare name. Unset: what is found running."),
+        Meta(
+            description="The model to use: `provider:model`, a preset or a bare name. Unset: a running server decides."
+        ),
     ] = ""
     provider: Annotated[str, Meta(description="The provider to prefer where a bare model name leaves a choice.")] = ""
     system: Annotated[str, Meta(description="More system text for every conversation.")] = ""

@@ -1,4 +1,4 @@
-"""Settings for what the model sees, what it costs, what is remembered, and which model is asked. Part of the schema."""
+"""Settings for the prompt, cost, memory and routing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aish.config.schema.section import Count, NotNegative, Section
 
 
 class ContextConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """How much of a conversation goes along. Turns that do not fit are left out whole, oldest first."""
+    """How much of a conversation is sent. Turns that do not fit are left out whole, oldest first."""
 
     max_turns: Annotated[Count | None, Meta(description="At most so many earlier turns; unset: as many as fit.")] = None
     token_budget: Annotated[
@@ -22,13 +22,13 @@ class ContextConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = None
     oversized: Annotated[
         Literal["cut", "refuse"],
-        Meta(description="What becomes of one message that is larger than all the room there is."),
+        Meta(description="What happens to a message that is larger than the whole budget."),
     ] = "cut"
     summarize_on_evict: Annotated[
         bool, Meta(description="Whether turns that no longer fit go into a rolling summary, made by a model.")
     ] = False
     summary_model: Annotated[str, Meta(description="The model that summarises; unset: the one that answers.")] = ""
-    summary_tokens: Annotated[Count, Meta(description="How long that summary may get.")] = 400
+    summary_tokens: Annotated[Count, Meta(description="The longest summary, in tokens.")] = 400
     project_tree: Annotated[
         bool, Meta(description="Whether the shell tells the model which files there are in the project.")
     ] = False
@@ -41,12 +41,12 @@ class CostConfig(Section, frozen=True, forbid_unknown_fields=True):
     cap_per_day: Annotated[
         NotNegative | None, Meta(description="Dollars a day, over all sessions and processes on this store.")
     ] = None
-    warn_at_dollars: Annotated[NotNegative | None, Meta(description="Say so once a session has cost this much.")] = None
-    warn_at_tokens: Annotated[Count | None, Meta(description="Say so once a session has used this many tokens.")] = None
+    warn_at_dollars: Annotated[NotNegative | None, Meta(description="Warn once a session has cost this much.")] = None
+    warn_at_tokens: Annotated[Count | None, Meta(description="Warn once a session has used this many tokens.")] = None
 
 
 class PriceConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """What a model costs, by `provider:model` or its bare name; `*` is anything. Comes before what is built in."""
+    """What a model costs, by `provider:model` or its bare name; `*` matches anything. Overrides the built-in prices."""
 
     prompt: Annotated[NotNegative, Meta(description="Dollars for a million tokens sent.")] = 0.0
     completion: Annotated[NotNegative, Meta(description="Dollars for a million tokens received.")] = 0.0
@@ -56,20 +56,22 @@ class PriceConfig(Section, frozen=True, forbid_unknown_fields=True):
 
 
 class MemoryConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """What outlives a session."""
+    """Facts that are remembered across sessions."""
 
-    inject: Annotated[bool, Meta(description="Whether it goes along with questions in the shell.")] = True
-    max_tokens: Annotated[Count, Meta(description="At most so much of it, the most relevant first.")] = 400
+    inject: Annotated[bool, Meta(description="Whether facts are sent with questions in the shell.")] = True
+    max_tokens: Annotated[
+        Count, Meta(description="The most tokens of facts that are sent, the most relevant first.")
+    ] = 400
 
 
 class RoutingConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """Which model is asked."""
+    """Which model answers a question."""
 
     auto: Annotated[
-        bool, Meta(description="Whether a question for no model in particular goes to the preset for its kind.")
+        bool, Meta(description="Whether a question that names no model goes to the preset for its kind.")
     ] = False
     fallback: Annotated[
-        str, Meta(description="The model or preset to ask once instead when one cannot be reached.")
+        str, Meta(description="The model or preset that is asked once when the chosen one cannot be reached.")
     ] = ""
     debug: Annotated[str, Meta(description="For questions with an error or a traceback.")] = ""
     code: Annotated[str, Meta(description="For questions about code.")] = ""

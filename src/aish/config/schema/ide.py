@@ -1,4 +1,4 @@
-"""Settings for the IDE tools: who understands the code, and how much they may take. Part of the schema."""
+"""Settings for the IDE tools and their language servers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from aish.config.schema.section import Count, Section
 
 
 class LanguageConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """What holds for one language: `python`, `typescript`, `c`."""
+    """Settings of one language: `python`, `typescript`, `c`."""
 
-    server: Annotated[
-        str, Meta(description="Its server, where it is not to be the first that is found: `ty` for Python.")
-    ] = ""
+    server: Annotated[str, Meta(description="Its server, such as `ty` for Python. Unset: the first that is found.")] = (
+        ""
+    )
 
 
 class LanguageServerConfig(Section, frozen=True, forbid_unknown_fields=True):
     """A language server: `basedpyright`, `ty`, `ruff`, `typescript`, `typescript-language-server`, `clangd`."""
 
     command: Annotated[
-        tuple[str, ...], Meta(description="How to start it, where it is not in `PATH`: the program and its arguments.")
+        tuple[str, ...], Meta(description="The program and its arguments, if the server is not in `PATH`.")
     ] = ()
 
 
@@ -30,7 +30,7 @@ class IdeConfig(Section, frozen=True, forbid_unknown_fields=True):
 
     enabled: Annotated[
         Literal["auto", "always", "never"],
-        Meta(description="Whether there are such tools; `auto` offers them where there is a project."),
+        Meta(description="Whether these tools are offered; `auto` offers them in a project."),
     ] = "auto"
     languages: dict[str, LanguageConfig] = {}
     servers: dict[str, LanguageServerConfig] = {}
@@ -50,7 +50,7 @@ class IdeConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = "auto"
     max_servers: Annotated[Count, Meta(description="Language servers at once.")] = 4
     max_memory_mb: Annotated[
-        int, Meta(ge=0, description="Memory of one server, after which it is started anew; 0 means no limit.")
+        int, Meta(ge=0, description="Memory of one server above which it is restarted; 0 means no limit.")
     ] = 2048
     idle_stop_s: Annotated[
         float, Meta(ge=0, description="Seconds without use after which a server is stopped; 0 means never.")
@@ -59,9 +59,9 @@ class IdeConfig(Section, frozen=True, forbid_unknown_fields=True):
     wait_s: Annotated[
         float, Meta(gt=0, le=60, description="Seconds to wait for an answer; later ones are `pending`.")
     ] = 10.0
-    format_on_edit: Annotated[bool, Meta(description="Format what the model edits, where there is a formatter.")] = (
-        False
-    )
+    format_on_edit: Annotated[
+        bool, Meta(description="Format files that the model has edited, if there is a formatter.")
+    ] = False
     hard_links: Annotated[
         bool,
         Meta(

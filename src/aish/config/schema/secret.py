@@ -1,4 +1,4 @@
-"""A value that must not be seen: it shows as `***` everywhere and can only be had by asking for it."""
+"""A value that must not be shown: it prints as `***` everywhere. Only `reveal` returns it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Secret:
         return bool(self.__value)
 
     def __eq__(self, other: object) -> bool:
-        import hmac  # loads OpenSSL: not for those who never compare
+        import hmac  # loads OpenSSL, which only comparisons need
 
         if not isinstance(other, Secret):
             return NotImplemented
@@ -55,5 +55,5 @@ def _bytes(secret: Secret) -> bytes:
 
 
 def mask_logins(text: str) -> str:
-    """`http://***@host` for a URL that holds a name and password."""
+    """Turns a URL with a name and password into `http://***@host`."""
     return _LOGIN_IN_URL.sub(MASK, text)

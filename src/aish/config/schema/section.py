@@ -1,4 +1,4 @@
-"""What every part of the schema is made of: tables, and the kinds of values that recur."""
+"""The base class of all tables of the schema, and types of values that several tables use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Count = Annotated[int, Meta(ge=1)]
 TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1)]  # -1: vLLM's word for all of them
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
-# A title says in words what the pattern wants.
+# A title describes the pattern in words.
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
 UrlOrUnset = Annotated[str, Meta(pattern=r"^$|^https?://[^\s/?#]+\S*$", title="a URL such as http://127.0.0.1:8080")]
 UrlPattern = Annotated[

@@ -1,4 +1,4 @@
-"""Settings for `aish serve`. Part of the schema."""
+"""Settings for `aish serve`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
 
     listen: Annotated[str, Meta(description="Where to listen, as `host:port`.")] = "127.0.0.1:8600"
     tools: Annotated[
-        tuple[str, ...], Meta(description="Tools every request is given, with `*`, for clients that name none.")
+        tuple[str, ...],
+        Meta(description="Tools that are added to every request, with `*`, for clients that name none."),
     ] = ()
     hosts: Annotated[
-        tuple[str, ...], Meta(description="Names this server is known by, besides localhost and its addresses.")
+        tuple[str, ...], Meta(description="Host names of this server, besides localhost and its addresses.")
     ] = ()
     origins: Annotated[
-        tuple[str, ...], Meta(description="Sites whose pages may call it, such as `https://chat.example.org`.")
+        tuple[str, ...],
+        Meta(description="Origins of pages that may call the server, such as `https://chat.example.org`."),
     ] = ()
     mcp_urls: Annotated[
         tuple[UrlPattern, ...],
@@ -33,22 +35,25 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
     max_messages: Annotated[Count, Meta(description="The most messages in one request.")] = 10_000
     max_tools: Annotated[Count, Meta(description="The most tools in one request.")] = 512
     max_requests: Annotated[
-        Count, Meta(description="Requests under way at once; more are told to come back (503).")
+        Count, Meta(description="Requests at once; further ones are refused with 503 and `Retry-After`.")
     ] = 4096
-    heartbeat_s: Annotated[float, Meta(gt=0, description="Seconds of silence before a sign of life is sent.")] = 15.0
+    heartbeat_s: Annotated[float, Meta(gt=0, description="Seconds without output before a heartbeat is sent.")] = 15.0
     send_timeout_s: Annotated[
-        float, Meta(gt=0, description="Seconds a client may leave a stream unread before it is given up.")
+        float,
+        Meta(gt=0, description="Seconds that a client may leave a stream unread before the connection is closed."),
     ] = 30.0
     client_sessions: Annotated[
         bool,
-        Meta(description="Take the session a client names in `x-session-id` (opencode) or `session-id` (codex)."),
+        Meta(description="Use the session that a client names in `x-session-id` (opencode) or `session-id` (codex)."),
     ] = False
     approvals: Annotated[
         Literal["wait", "deny"],
         Meta(description="A call that needs consent waits to be answered at `/v1/approvals`, or is refused at once."),
     ] = "wait"
-    approval_timeout_s: Annotated[float, Meta(gt=0, description="Seconds it waits; unanswered it is refused.")] = 120.0
-    drain_s: Annotated[float, Meta(ge=0, description="Seconds that streams have to end after SIGTERM.")] = 30.0
+    approval_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that such a call waits before it is refused.")
+    ] = 120.0
+    drain_s: Annotated[float, Meta(ge=0, description="Seconds that streams may take to end after SIGTERM.")] = 30.0
     keep_days: Annotated[
         int,
         Meta(

@@ -1,4 +1,4 @@
-"""Settings for the shell. Part of the schema."""
+"""Settings for the shell."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[
         str,
         Meta(
-            description="What stands before the line. Fields: `{model}`, `{cwd}`, `{branch}`, `{ctx_used}`, "
+            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{ctx_used}`, "
             "`{ctx_max}`, `{cost}`, `{status}` and `{mark}`, which shows where the line goes."
         ),
     ] = "{cwd} {branch} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
-        Meta(description="Whether the model hears at once what its proposed commands printed."),
+        Meta(description="Whether the output of a proposed command is sent to the model at once."),
     ] = "ask"
     attach_output: Annotated[
-        bool, Meta(description="Whether what your commands printed goes along with your next question.")
+        bool, Meta(description="Whether the output of your commands is sent with your next question.")
     ] = True
-    attach_max_chars: Annotated[int, Meta(ge=0, description="At most so much of it, head and tail.")] = 16_000
+    attach_max_chars: Annotated[
+        int, Meta(ge=0, description="The most characters of that output; the beginning and the end of it are sent.")
+    ] = 16_000
     recall_history: Annotated[
         bool,
         Meta(
             description="Whether lines of your bash history are hints when you ask for a command. They are shown to "
-            "you and sent to the model; lines that look as if they held a secret are left out."
+            "you and sent to the model; lines that seem to hold a secret are left out."
         ),
     ] = False
     editing: Annotated[
-        Literal["auto", "emacs", "vi"], Meta(description="Keys for the line; `auto` does as your bash does.")
+        Literal["auto", "emacs", "vi"], Meta(description="Key bindings; `auto` takes those of your bash.")
     ] = "auto"
     highlight: Annotated[bool, Meta(description="Colour code in answers.")] = True
-    reasoning: Annotated[Literal["fold", "show", "hide"], Meta(description="What is shown of a model's thinking.")] = (
+    reasoning: Annotated[Literal["fold", "show", "hide"], Meta(description="How a model's reasoning is shown.")] = (
         "fold"
     )

@@ -1,4 +1,4 @@
-"""Settings for telemetry and for the log. Part of the schema."""
+"""Settings for telemetry and for the log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class TelemetryConfig(Section, frozen=True, forbid_unknown_fields=True):
     headers: Annotated[
         dict[str, Secret], Meta(description="HTTP headers to send along, such as a key. Their values are never shown.")
     ] = {}
-    service_name: Annotated[str, Meta(min_length=1, description="What this aish is called there.")] = "aish"
+    service_name: Annotated[str, Meta(min_length=1, description="The service name that is reported.")] = "aish"
     content: Annotated[
-        bool, Meta(description="Also what was asked and answered, and what tools were told and said. Not by default.")
+        bool,
+        Meta(description="Whether questions, answers, tool arguments and tool results are sent, too. Off by default."),
     ] = False
 
 
@@ -33,5 +34,5 @@ class LogConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = "text"
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="The least that is written. From `info` on, a line for every request."),
+        Meta(description="The lowest level that is written. `info` writes a line for every request."),
     ] = "warning"

@@ -1,4 +1,4 @@
-"""Settings for tools: which there are, what they may do, and where they come from. Part of the schema."""
+"""Settings for tools: the gate, the sandbox, MCP servers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aish.types.tools import Effect
 
 
 class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """A rule: every criterion it names must hold. Deny beats ask beats allow, whatever the order."""
+    """A rule: all its criteria must match. Deny beats ask beats allow, whatever the order."""
 
-    verdict: Annotated[Verdict, Meta(description="What happens where it matches.")]
-    name: Annotated[str, Meta(description="What to call it when it is shown.")] = ""
+    verdict: Annotated[Verdict, Meta(description="The verdict for calls that match.")]
+    name: Annotated[str, Meta(description="The name under which the rule is shown.")] = ""
     tools: Annotated[tuple[str, ...], Meta(description="Tool names, with `*`.")] = ()
-    effects: Annotated[tuple[Effect, ...], Meta(description="What the tools can do.")] = ()
+    effects: Annotated[tuple[Effect, ...], Meta(description="Effects of the tools.")] = ()
     commands: Annotated[
         tuple[str, ...], Meta(description="The words a command begins with; `*` stands for any one word.")
     ] = ()
@@ -28,13 +28,13 @@ class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = ()
     match: Annotated[tuple[str, ...], Meta(description="Examples that it must match; checked when it is loaded.")] = ()
     not_match: Annotated[tuple[str, ...], Meta(description="Examples that it must not match.")] = ()
-    why: Annotated[str, Meta(description="Said to whoever is refused or asked.")] = ""
+    why: Annotated[str, Meta(description="The reason, shown to the user and the model when it refuses or asks.")] = ""
 
 
 class GateConfig(Section, frozen=True, forbid_unknown_fields=True):
-    """What tools may do. Deny beats ask beats allow; with nobody there to be asked, ask means deny."""
+    """What tools may do. Deny beats ask beats allow; where no user can be asked, ask means deny."""
 
-    read: Annotated[Verdict, Meta(description="Tools that only look.")] = Verdict.ALLOW
+    read: Annotated[Verdict, Meta(description="Tools that only read.")] = Verdict.ALLOW
     write: Annotated[Verdict, Meta(description="Tools that change files.")] = Verdict.ASK
     exec: Annotated[Verdict, Meta(description="Tools that run programs.")] = Verdict.ASK
     network: Annotated[Verdict, Meta(description="Tools that talk to other machines.")] = Verdict.ASK
@@ -89,7 +89,7 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
 class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):
     """An MCP server: a `command` to start, or a `url` to reach. Its tools are named `NAME__tool`."""
 
-    command: Annotated[str, Meta(description="The program to start. Only what is named here is ever started.")] = ""
+    command: Annotated[str, Meta(description="The program to start. aish starts no other MCP servers.")] = ""
     args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
     env: Annotated[dict[str, Secret], Meta(description="Variables to set for it. Their values are never shown.")] = {}
     cwd: Annotated[str, Meta(description="Where it runs.", extra={"path": "always"})] = ""
@@ -104,12 +104,12 @@ class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):
     allow: Annotated[tuple[str, ...], Meta(description="Its tools to offer, with `*`.")] = ("*",)
     deny: Annotated[tuple[str, ...], Meta(description="Its tools not to offer.")] = ()
     protocol: Annotated[
-        Literal["auto", "legacy", "2026-07-28"], Meta(description="The revision to speak; `auto` finds out.")
+        Literal["auto", "legacy", "2026-07-28"], Meta(description="The revision to speak; `auto` asks the server.")
     ] = "auto"
     trust_hints: Annotated[
-        bool, Meta(description="Take its word that a tool only reads. Otherwise every tool is asked about.")
+        bool, Meta(description="Trust its annotation that a tool only reads. Otherwise every tool is asked about.")
     ] = False
-    enabled: Annotated[bool, Meta(description="Whether to connect it at all.")] = True
+    enabled: Annotated[bool, Meta(description="Whether aish connects to it.")] = True
 
 
 class McpConfig(Section, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""The schema as a tree that can be walked: tables, named tables and leaves, each with its words."""
+"""The schema as a tree: tables, named tables and leaves, each with its description."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KeyPath = tuple[str, ...]
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """A setting. `kind` is its type without options and constraints; `expected` names what it takes, in words."""
+    """A setting. `kind` is its type without options and constraints; `expected` describes valid values in words."""
 
     hint: Any
     kind: type
@@ -36,7 +36,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True, dict=True):
-    """What is in it is worked out when it is first asked for: most runs set few keys, in few tables."""
+    """Reads its children from the schema when first needed: most runs set few keys, in few tables."""
 
     section: type[Section]
 
@@ -65,7 +65,7 @@ def root() -> Table:
 
 
 def leaves(node: Node | None = None, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Leaf]]:
-    """Every setting in the order of the schema; a name the user chooses is written NAME."""
+    """Yields every setting in the order of the schema. NAME stands for a name that the user chooses."""
     node = root() if node is None else node
     if isinstance(node, Leaf):
         yield path, node
@@ -116,7 +116,7 @@ def _options(bare: Any) -> tuple[Any, ...]:
 
 
 def _kind(option: Any) -> type:
-    """Choices are texts."""
+    """Returns the type of an option; for an enumeration, text."""
     bare, _ = _unwrap(option)
     origin = get_origin(bare) or bare
     return origin if isinstance(origin, type) and not issubclass(origin, StrEnum) else str

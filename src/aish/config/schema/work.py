@@ -1,4 +1,4 @@
-"""Settings for long work: towards a goal, and by a plan. Part of the schema."""
+"""Settings for goals (`norris`) and plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NorrisConfig(Section, frozen=True, forbid_unknown_fields=True):
     preplanner: Annotated[
         str, Meta(description="A model or preset that writes the list of tasks once, before the work begins.")
     ] = ""
-    executor: Annotated[str, Meta(description="The model or preset that works; unset: the one in use.")] = ""
+    executor: Annotated[str, Meta(description="The model or preset that does the work; unset: the one in use.")] = ""
 
 
 class PlannerConfig(Section, frozen=True, forbid_unknown_fields=True):

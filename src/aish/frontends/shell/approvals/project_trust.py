@@ -6,7 +6,7 @@ Yes and no are remembered for the exact content of the file; a changed file is a
 
 from __future__ import annotations
 
-from aish.config.load import some_of
+from aish.config.load import join_names
 from aish.config.trust import content_hash, project_content, refuse, trust, was_refused
 from aish.errors import ConfigError
 from aish.frontends.runtime import Runtime
@@ -35,7 +35,7 @@ async def _ask(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime
         return runtime
     output.note(f"This project has settings for aish, {file.path}:")
     whole = _show(content.decode("utf-8", "replace"), output)
-    output.note(f"Of these only with your trust: {some_of(file.ignored)}")
+    output.note(f"Ignored until you trust it: {join_names(file.ignored)}")
     if not whole:
         output.note("It is too long to be shown here: read it, and `aish config trust` accepts it.")
     drop_typed_ahead()  # keys typed before the question was shown do not answer it
