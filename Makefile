@@ -3,10 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEST_PROCESSES ?= 2
 
-.PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline fuzz-gate bench-mcp bench-gateway bench-durability eval eval-slice docs clean
+.PHONY: run install test check lint format fresh-install conformance bench bench-quick perf-check perf-baseline fuzz-gate bench-mcp bench-gateway bench-durability eval eval-slice docs lock clean
 
 # Starts aish on the embedded model. Without a terminal it answers what stdin holds, or a sample question.
 run: $(VENV)/.installed
@@ -96,17 +96,34 @@ clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A pip of today: the commands that older ones make load a regular expression before they begin.
-$(VENV)/bin/pip:
-	$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check pip==26.3
+# The locks: every version with the hashes of its files. Change pyproject.toml or requirements/*.in, then run this.
+UV := .cache/uv/bin/uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock: $(UV)
+	$(COMPILE) requirements/pip.in --output-file requirements/pip.txt
+	$(COMPILE) pyproject.toml requirements/build.in --extra local --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml requirements/build.in --extra local --extra dev --output-file requirements/dev.txt
+	for lock in tests/locks/*/requirements.in; do $(COMPILE) $$lock --output-file $${lock%.in}.txt || exit 1; done
+	for lock in tests/locks/*/package.json; do \
+	  (cd $$(dirname $$lock) && npm install --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund) || exit 1; done
 
-$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml constraints.txt
+$(UV):
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/pip install --quiet --disable-pip-version-check uv
+
+# A pip of today: the commands that older ones make load a regular expression before they begin.
+$(VENV)/bin/pip: requirements/pip.txt
+	$(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes --requirement requirements/pip.txt
+
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml requirements/run.txt
 	@echo "installing aish into $(VENV) …"
-	@$(PIP) --editable '.[local]'
+	@$(PIP) --require-hashes --requirement requirements/run.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml constraints.txt
+$(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml requirements/dev.txt
 	@echo "installing aish and its development tools into $(VENV) …"
-	@$(PIP) --editable '.[local,dev]'
+	@$(PIP) --require-hashes --requirement requirements/dev.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.installed

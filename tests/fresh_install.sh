@@ -7,7 +7,7 @@ trap 'rm -rf "$work"' EXIT
 export HOME="$work/home"
 mkdir -p "$HOME"
 "$python" -m venv "$work/venv"
-"$work/venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/dist" .
+.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$work/dist" .
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$work"/dist/aish_runtime-*.whl
 cd "$work"
 "$work/venv/bin/aish" --version

@@ -28,8 +28,7 @@ _SHOWN_CHARS = 3000  # of what the suite says about a failure
 
 
 def main() -> int:
-    suite = Suite(ROOT / ".cache" / "conformance")
-    suite.install()
+    suite = Suite()
     expected = tomllib.loads((HERE / "expectations.toml").read_text())
     scenarios = [scenario for revision in REVISIONS for scenario in suite.scenarios(revision)]
     skipped = {scenario: why for scenario in scenarios if (why := _why_not_run(scenario, expected))}

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
-NODE = "node@22"  # the suite needs 22 or newer
-INSTALL_S = 600
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.installed import LOCKS, node, node_modules
+
+_PACKAGE = "@modelcontextprotocol/conformance"
+SUITE = f"{_PACKAGE}@{json.loads((LOCKS / 'conformance' / 'package.json').read_text())['dependencies'][_PACKAGE]}"
 SCENARIO_S = 60
 
 _REQUIRED = re.compile(r"^  - (\S+)$", re.MULTILINE)
@@ -40,19 +42,6 @@ class Outcome:
 
 
 class Suite:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def install(self) -> None:
-        wanted = self._folder / "installed.txt"
-        if wanted.exists() and wanted.read_text() == f"{SUITE} {NODE}":
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        npm = shutil.which("npm") or "npm"
-        words = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(self._folder), SUITE, NODE]
-        subprocess.run(words, check=True, timeout=INSTALL_S, stdout=subprocess.DEVNULL)
-        wanted.write_text(f"{SUITE} {NODE}")
-
     def scenarios(self, revision: str) -> list[Scenario]:
         """All it has for a revision, those it scores first."""
         listed = self._run(["list", "--requirements", revision]).stdout
@@ -72,10 +61,9 @@ class Suite:
         return _judge(scenario, done, checks)
 
     def _run(self, words: list[str]) -> subprocess.CompletedProcess[str]:
-        modules = self._folder / "node_modules"
-        program = modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+        program = node_modules("conformance") / _PACKAGE / "dist" / "index.js"
         process = subprocess.Popen(
-            [modules / ".bin" / "node", program, *words],
+            [node(), program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

