@@ -71,3 +71,16 @@ def _missing(folder: Path, lock: str) -> Iterator[bool]:
 
 def _run(words: list[str]) -> None:
     subprocess.run(words, check=True, timeout=INSTALL_S, stdout=subprocess.DEVNULL, env=os.environ)
+
+
+def _install_all() -> None:
+    python_programs("mcp-python", without_dependencies="mcp-broken")
+    for name in sorted(folder.name for folder in LOCKS.iterdir()):
+        if (LOCKS / name / "package-lock.json").exists():
+            node_modules(name)
+        elif not name.startswith("mcp-"):
+            python_programs(name)
+
+
+if __name__ == "__main__":  # ahead of the tests, which have less patience
+    _install_all()

@@ -48,9 +48,3 @@ def _system(program: str, hint: str) -> str:
     if found is None:
         pytest.skip(f"{program} is not installed here: {hint}")
     return str(Path(found).parent)
-
-
-if __name__ == "__main__":  # ahead of the tests, which have less patience
-    python_programs(_PYPI)
-    for name in _NPM if shutil.which("npm") else ():
-        node_modules(name)
