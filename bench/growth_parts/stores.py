@@ -85,16 +85,18 @@ def followed(count: int) -> float:
 
 
 SUBJECTS = (
-    Subject("sessions in the store", (100, 1000, 10_000), "the newest listed", listed, "storage/sqlite/statements.py"),
     Subject(
-        "sessions in the store, searched", (100, 1000, 10_000), "a search", searched, "storage/sqlite/statements.py"
+        "sessions in the store", (100, 1000, 10_000), "the newest listed", listed, "storage/sqlite/sessions_sql.py"
+    ),
+    Subject(
+        "sessions in the store, searched", (100, 1000, 10_000), "a search", searched, "storage/sqlite/sessions_sql.py"
     ),
     Subject(
         "sessions in the store, one of them",
         (100, 1000, 10_000),
         "its turns read",
         begun,
-        "storage/sqlite/statements.py",
+        "storage/sqlite/sessions_sql.py",
     ),
-    Subject("events of a feed", (6_400, 64_000, 640_000), "all of it read", followed, "storage/sqlite/feed.py"),
+    Subject("events of a feed", (6_400, 64_000, 640_000), "all of it read", followed, "storage/sqlite/sessions_sql.py"),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.storage.sqlite.write_group import ROW_BYTES, Append, Inserts, Joined, Operation, join_appends, together
+from aish.storage.sqlite.write_group import Inserts, Joined, Operation, together
+from aish.storage.write_queue import ROW_BYTES, Append, join_appends
 
 
 def insert(db: object, records: object) -> None:

@@ -12,13 +12,21 @@ import asyncpg
 import pytest
 
 from aish.errors import StoreError
-from aish.storage.postgres import opening, writer
+from aish.storage.postgres import writer
 from aish.storage.postgres.connections import READERS
-from aish.storage.postgres.faults import is_lost, name_of
-from aish.storage.postgres.sql.feed import NEXT_CURSOR
-from aish.storage.postgres.sql_connection import SqlConnection, escape, unescape
+from aish.storage.postgres.database import (
+    SqlConnection,
+    escape,
+    is_lost,
+    migrate,
+    migrations,
+    name_of,
+    open_connection,
+    unescape,
+)
+from aish.storage.postgres.sql.sessions import NEXT_CURSOR
 from aish.storage.postgres.store import PostgresStore
-from aish.storage.postgres.write_group import BUDGET, WriteOperation, lock_numbers
+from aish.storage.postgres.transaction import BUDGET, WriteOperation, lock_numbers
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, user
@@ -234,7 +242,7 @@ async def test_many_replicas_that_start_together_make_the_tables_once(database: 
     await asyncio.gather(*(store.create_session(SessionRecord(f"s{n}", 1, 1)) for n, store in enumerate(stores)))
     assert len(await stores[0].list_sessions(limit=9)) == 6
     await asyncio.gather(*(store.aclose() for store in stores))
-    assert await database.rows("SELECT number FROM migrations") == [(len(opening.migrations()),)]
+    assert await database.rows("SELECT number FROM migrations") == [(len(migrations()),)]
 
 
 SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname = 'aish'"
@@ -242,14 +250,12 @@ SCHEMAS = "SELECT nspname FROM pg_namespace WHERE nspname = 'aish'"
 
 async def test_a_failing_migration_leaves_the_database_as_it_was(database: Database, raw: Any) -> None:
     with pytest.raises(asyncpg.PostgresError):
-        await opening.migrate(
+        await migrate(
             SqlConnection(raw), database.url, ["CREATE TABLE a (x int);", "CREATE TABLE b (x int); nonsense;"]
         )
     assert await database.rows(SCHEMAS) == []
-    await opening.migrate(SqlConnection(raw), database.url, ["CREATE TABLE a (x int);"])
-    await opening.migrate(
-        SqlConnection(raw), database.url, ["CREATE TABLE a (x int);", "ALTER TABLE a ADD COLUMN y int;"]
-    )
+    await migrate(SqlConnection(raw), database.url, ["CREATE TABLE a (x int);"])
+    await migrate(SqlConnection(raw), database.url, ["CREATE TABLE a (x int);", "ALTER TABLE a ADD COLUMN y int;"])
     await raw.execute("INSERT INTO a VALUES (1, 2)")
     assert await database.rows("SELECT number FROM migrations") == [(2,)]
 
@@ -266,8 +272,8 @@ async def test_facts_written_when_an_underscore_was_a_letter_are_found_as_they_w
 
 async def test_a_migration_that_is_killed_half_way_leaves_nothing_and_is_made_by_the_next(database: Database) -> None:
     dying = await asyncpg.connect(database.url, server_settings={"search_path": "aish"})
-    scripts = [*opening.migrations(), "SELECT pg_sleep(600)"]
-    half = asyncio.ensure_future(opening.migrate(SqlConnection(dying), database.url, scripts))
+    scripts = [*migrations(), "SELECT pg_sleep(600)"]
+    half = asyncio.ensure_future(migrate(SqlConnection(dying), database.url, scripts))
     sleeping = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)'"
 
     async def is_half_way() -> bool:
@@ -281,7 +287,7 @@ async def test_a_migration_that_is_killed_half_way_leaves_nothing_and_is_made_by
         await half
     async with asyncio.timeout(20):
         await waiting
-    assert await database.rows("SELECT number FROM migrations") == [(len(opening.migrations()),)]
+    assert await database.rows("SELECT number FROM migrations") == [(len(migrations()),)]
     await other.aclose()
 
 
@@ -323,7 +329,7 @@ def test_text_comes_back_as_it_was_and_is_packed_without_nul(text: str) -> None:
 async def test_events_past_what_may_wait_are_given_up_and_the_next_flush_tells(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "KEPT_BYTES", 1_000)
+    monkeypatch.setattr(writer, "MAX_QUEUED_BYTES", 1_000)
     store = PostgresStore(database.url)
     await begin(store)
     for number in range(1, 11):
@@ -353,7 +359,7 @@ async def test_a_replica_that_froze_with_a_lock_does_not_stop_the_others_for_lon
     database: Database, store: PostgresStore
 ) -> None:
     await begin(store)
-    frozen = await opening.open_connection(database.url, connect_s=5, statement_s=5)
+    frozen = await open_connection(database.url, connect_s=5, statement_s=5)
     [lock] = lock_numbers([WriteOperation(None, durable=True, keys=(BUDGET,))])
     await frozen.execute(f"BEGIN; SELECT pg_advisory_xact_lock({lock})")
     wanted = Reservation("use_1", 1, 2, "", "m", Category.MAIN, 1.0)

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from aish.errors import AishError, StoreError
-from aish.storage.sqlite.faults import translate
-from aish.storage.sqlite.opening import APPLICATION_ID, migrate, migrations, open_writer
+from aish.storage.sqlite.database import APPLICATION_ID, migrate, migrations, open_writer, translate
 from aish.storage.sqlite.store import SqliteStore
 from aish.storage.sqlite.writer import QUEUED_BYTES, SqliteWriter
 from aish.types.events import TurnEnd

@@ -12,20 +12,23 @@ from itertools import groupby
 
 import msgspec
 
-from aish.errors import StoreError
 from aish.storage.semantics import (
     SUMMARY,
     already_there,
     clock_ms,
     events_after,
+    fold,
+    fold_messages,
+    index_words,
     is_over_cap,
     lease_is_over,
     no_session,
     no_turn,
     quarter_of,
     session_with_turn,
+    store_closed,
+    words_of,
 )
-from aish.storage.texts import fold, fold_messages, index_words, words_of
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
@@ -384,7 +387,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError("the store is closed", hint="open a new one")
+            raise store_closed()
 
     def _turns_of(self, session: str) -> list[TurnRecord]:
         return sorted((turn for turn in self._turns.values() if turn.session == session), key=lambda turn: turn.number)

@@ -1,25 +1,90 @@
-"""Rules and row formats that all adapters share."""
+"""Rules, texts and row formats that all adapters share."""
 
 from __future__ import annotations
 
+import re
 import time
+import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from aish.errors import SessionNotFound, StoreError
-from aish.storage.texts import title_of
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact, FactKind
-from aish.types.messages import Message
+from aish.types.messages import AssistantMessage, Message, UserMessage
 from aish.types.records import Document, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.usage import Reservation, Usage, UsageRecord
 
+TITLE_CHARS = 80
+# Per turn. Only the beginning of long texts is searched, since a search reads this much of every turn.
+SEARCHABLE_CHARS = 16_384
+# More words narrow down little, and each costs a pass.
+MAX_WORDS = 16
+
+
+def title_of(messages: Iterable[Message]) -> str:
+    """The first line of the first user message that is not empty."""
+    first = next((message for message in messages if isinstance(message, UserMessage)), None)
+    lines = first.text.splitlines() if first else []
+    line = next((line for line in lines if line.strip()), "")
+    return " ".join(line.split())[:TITLE_CHARS]
+
+
+def fold(text: str) -> str:
+    """The form in which text is compared. SQLite's string functions stop at NUL and cannot take lone surrogates."""
+    return text[:SEARCHABLE_CHARS].casefold().replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def fold_messages(messages: Iterable[Message]) -> str:
+    """Questions and answers, without tool output."""
+    return fold("\n".join(message.text for message in messages if isinstance(message, UserMessage | AssistantMessage)))
+
+
+def words_of(query: str) -> tuple[str, ...]:
+    return tuple(fold(query).split()[:MAX_WORDS])
+
+
+# A run of letters and digits; in scripts without spaces, each letter. `_` is neither, so a part of `snake_case` finds
+# it.
+_WORD = r"(?=\w)[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\u3040-\u30ff]|[^\W_\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Compiled late: such classes take milliseconds to compile, and few processes search."""
+    return re.compile(_WORD)
+
+
+def whole_words(text: str) -> list[str]:
+    """The words with `_`, which earlier versions stored as one word each."""
+    return [word for word in re.findall(r"\w+", fold(text)) if "_" in word]
+
+
+def index_words(text: str) -> list[str]:
+    """The words that full-text search compares, without case and accents."""
+    if text.isascii():
+        return re.findall(r"[a-z0-9]+", fold(text))
+    plain = unicodedata.normalize("NFKD", fold(text)).casefold()  # a superscript A becomes an A only here
+    return _word().findall("".join(char for char in plain if not unicodedata.combining(char)))
+
+
 SUMMARY = "summary"  # the kind of the document that summarises a session, under its id; deleted with the session
 
 RUNNING = "running"  # the state of a turn without an end
+
+# The columns of each table, in the order of the records' fields.
+SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
+TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
+DOCUMENT_COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
+FACT_COLUMNS = "f.id, f.text, f.created_ms, f.updated_ms, f.kind, f.tags, f.source"
+RUN_COLUMNS = "id, kind, session, goal, state, body, reason, created_ms, updated_ms, owner, fence, lease_ms"
+STEP_COLUMNS = (
+    "run, number, call, tool, effect, state, key, digest, arguments, witness, status, outcome, started_ms, finished_ms"
+)
 
 messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
 _usage_decoder = msgspec.json.Decoder(Usage)
@@ -31,6 +96,11 @@ _LONGEST_LEASE_MS = 600_000
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def plain(name: str) -> str:
+    """An id typed on a command line may contain invalid text; it then names nothing."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def session_with_turn(session: SessionRecord, turn: TurnRecord, number: int) -> SessionRecord:
@@ -116,6 +186,10 @@ def is_over_cap(cost: float, cap: float | None) -> bool:
     return cap is not None and cost > cap + 1e-9
 
 
+def store_closed() -> StoreError:
+    return StoreError("the store is closed", hint="open a new one")
+
+
 def already_there(kind: str, name: str) -> StoreError:
     return StoreError(f"there is already a {kind} {name}", hint="make it under another id")
 
@@ -128,13 +202,6 @@ def no_turn(turn: str) -> SessionNotFound:
     return SessionNotFound(f"there is no turn {turn}: it was never started, or its session was deleted")
 
 
-# The columns of a run and of a step, in the order of the records' fields.
-RUN_COLUMNS = "id, kind, session, goal, state, body, reason, created_ms, updated_ms, owner, fence, lease_ms"
-STEP_COLUMNS = (
-    "run, number, call, tool, effect, state, key, digest, arguments, witness, status, outcome, started_ms, finished_ms"
-)
-
-
 def run_of(row: Sequence[Any]) -> RunRecord:
     id, kind, session, goal, state, *rest = row
     return RunRecord(id, RunKind(kind), session, goal, RunState(state), *rest)
@@ -145,13 +212,19 @@ def step_of(row: Sequence[Any]) -> StepRecord:
     return StepRecord(run, number, call, tool, effect, StepState(state), *rest)
 
 
+def step_row(step: StepRecord) -> tuple[object, ...]:
+    """In the order of STEP_COLUMNS."""
+    row = msgspec.structs.astuple(step)
+    return (*row[:5], step.state.value, *row[6:])
+
+
 def fact_of(row: Sequence[Any]) -> Fact:
-    """From the columns id, text, created_ms, updated_ms, kind, tags, source."""
+    """From FACT_COLUMNS."""
     id, text, created_ms, updated_ms, kind, tags, source = row
     return Fact(id, text, created_ms, updated_ms, FactKind(kind), _tags_decoder.decode(tags), source)
 
 
 def document_row(document: Document, now_ms: int) -> tuple[object, ...]:
-    """The columns kind, id, body, owner, created_ms, expires_ms."""
+    """In the order of DOCUMENT_COLUMNS."""
     created_ms = document.created_ms or now_ms
     return document.kind, document.id, document.body, document.owner, created_ms, document.expires_ms

@@ -11,13 +11,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aish.errors import AishError, StoreError
-from aish.storage.postgres.faults import is_lost, name_of, translate
-from aish.storage.postgres.opening import check_server, connect_options, driver, migrate, migrations, open_connection
-from aish.storage.postgres.sql_connection import SqlConnection
+from aish.errors import AishError
+from aish.storage.postgres.database import (
+    SqlConnection,
+    check_server,
+    connect_options,
+    driver,
+    is_lost,
+    migrate,
+    migrations,
+    name_of,
+    open_connection,
+    translate,
+)
 
 if TYPE_CHECKING:
     import asyncpg
+
 
 T = TypeVar("T")
 
@@ -113,7 +123,3 @@ class Connections:
 
 async def _leave_as_it_is(connection: asyncpg.Connection) -> None:
     """Readers do not change their connection, so there is nothing to reset."""
-
-
-def closed() -> StoreError:
-    return StoreError("the store is closed", hint="open a new one")

@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
-from aish.storage.postgres.connections import Connections, closed
-from aish.storage.postgres.sql import documents, facts, feed, runs, sessions, spending
+from aish.storage.postgres.connections import Connections
+from aish.storage.postgres.database import SqlConnection
+from aish.storage.postgres.sql import documents, runs, sessions, spending
 from aish.storage.postgres.sql.documents import key_of
-from aish.storage.postgres.sql_connection import SqlConnection
-from aish.storage.postgres.write_group import ANY, BUDGET
+from aish.storage.postgres.transaction import ANY, BUDGET
 from aish.storage.postgres.writer import PostgresWriter
-from aish.storage.sqlite.feed_sql import CommitSignal
-from aish.storage.sqlite.write_group import Append
-from aish.storage.texts import words_of
+from aish.storage.semantics import plain, store_closed, words_of
+from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
@@ -161,10 +160,10 @@ class PostgresStore:
         )
 
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
-        return await self._read(lambda connection: feed.select_rows(connection, after, limit))
+        return await self._read(lambda connection: sessions.select_feed(connection, after, limit))
 
     async def feed_end(self) -> int:
-        return await self._read(feed.select_end)
+        return await self._read(sessions.select_feed_end)
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
         return await self._commit_signal.wait_past(after, timeout_s, self.feed_end)
@@ -197,22 +196,22 @@ class PostgresStore:
         return await self._write(lambda connection: spending.sum_up(connection, before_ms), keys=(BUDGET,))
 
     async def put_facts(self, given: Sequence[Fact]) -> None:
-        await self._write(lambda connection: facts.put(connection, given), keys=_FACTS)
+        await self._write(lambda connection: documents.put_facts(connection, given), keys=_FACTS)
 
     async def find_fact(self, id: str) -> Fact | None:
-        return await self._read(lambda connection: facts.select_one(connection, plain(id)))
+        return await self._read(lambda connection: documents.select_fact(connection, plain(id)))
 
     async def delete_fact(self, id: str) -> bool:
-        return await self._write(lambda connection: facts.delete(connection, plain(id)), keys=_FACTS)
+        return await self._write(lambda connection: documents.delete_fact(connection, plain(id)), keys=_FACTS)
 
     async def clear_facts(self) -> int:
-        return await self._write(facts.clear, keys=_FACTS)
+        return await self._write(documents.clear_facts, keys=_FACTS)
 
     async def list_facts(self, *, limit: int) -> Sequence[Fact]:
-        return await self._read(lambda connection: facts.select_newest(connection, limit))
+        return await self._read(lambda connection: documents.select_newest_facts(connection, limit))
 
     async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
-        return await self._read(lambda connection: facts.search(connection, query, limit))
+        return await self._read(lambda connection: documents.search_facts(connection, query, limit))
 
     async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
         return await self._write(lambda connection: runs.insert(connection, run, lease_s), keys=(runs.key_of(run.id),))
@@ -262,7 +261,7 @@ class PostgresStore:
     async def _read(self, run: Callable[[SqlConnection], Awaitable[T]], *, after_writes: bool = False) -> T:
         """`after_writes`: queued writes are made visible first."""
         if self._closing is not None:
-            raise closed()
+            raise store_closed()
         if after_writes and not self._writer.idle:
             await self._writer.submit(None, durable=False)
         return await self._connections.read(run)
@@ -277,8 +276,3 @@ class PostgresStore:
 def _of_session(session: str) -> tuple[str, ...]:
     """The lock key of a session. Turns without a session share none."""
     return (f"session/{session}",) if session else ()
-
-
-def plain(name: str) -> str:
-    """An id typed on a command line may contain invalid text; it then names nothing."""
-    return name.encode("utf-8", "replace").decode()

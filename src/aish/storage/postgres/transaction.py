@@ -1,24 +1,163 @@
-"""The transaction of a group: begins with its number and its locks, then applies its items one after the other.
+"""The transaction of a group: its operations and locks, its number, and how its items are applied.
 
-First without savepoints, which would double the statements: an operation that checks before it writes needs none. If
-the database still refuses a statement, the group is applied again, each item in a savepoint.
+Each group writes its number into the writer's own row of `writers`, in its own transaction: if the number is there, so
+is everything else the group wrote. So a writer finds out whether a transaction was committed whose end it did not see.
+A broken connection may leave its transaction open on the server. It is ended, and waited for, before the row is read.
+
+Items are first applied without savepoints, which would double the statements: an operation that checks before it writes
+needs none. If the database still refuses a statement, the group is applied again, each item in a savepoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from aish.errors import AishError
-from aish.storage.postgres.faults import breaks_the_group, translate
-from aish.storage.postgres.sql.feed import NEXT_CURSOR
-from aish.storage.postgres.sql_connection import SqlConnection
-from aish.storage.postgres.write_group import ANY, Item, Outcome, PendingTransaction, WriteOperation, lock_numbers
-from aish.storage.sqlite.write_group import Append
+from aish.storage.postgres.database import SqlConnection, breaks_the_group, translate
+from aish.storage.postgres.sql.sessions import NEXT_CURSOR
+from aish.storage.write_queue import Append
+
+Run = Callable[[SqlConnection], Awaitable[Any]]
+
+# Every reservation reads all others, so they all take this lock.
+BUDGET = "budget"
+ANY = "*"
+
+
+class WriteOperation:
+    """`run` None only waits for what was queued before. A queued operation runs, even if its waiter is gone.
+
+    It checks before it writes: after an AishError it has written nothing. `keys` name what no other replica may change
+    meanwhile. `turn` is the turn that it makes, ANY if it makes or deletes others: events of that turn that were
+    appended before are written before it, those of other turns may be written after it.
+    """
+
+    __slots__ = ("durable", "future", "keys", "run", "turn")
+
+    def __init__(
+        self,
+        run: Run | None,
+        *,
+        durable: bool,
+        keys: Sequence[str] = (),
+        turn: str = "",
+        future: asyncio.Future[Any] | None = None,
+    ) -> None:
+        self.run = run
+        self.durable = durable
+        self.keys = keys
+        self.turn = turn
+        self.future = future
+
+
+Item = Append | WriteOperation
+
+
+def lock_numbers(items: Iterable[Item]) -> list[int]:
+    """The advisory locks of a group, in the one order that all replicas take them in."""
+    keys = {key for item in items if isinstance(item, WriteOperation) for key in item.keys}
+    return sorted(_number(key) for key in keys)
+
+
+def unawaited(items: Iterable[Item]) -> list[Item]:
+    return [item for item in items if isinstance(item, Append) or (item.run is not None and item.future is None)]
+
+
+def bytes_of(items: Iterable[Item]) -> int:
+    return sum(len(item.lines) for item in items if isinstance(item, Append))
+
+
+def _number(key: str) -> int:
+    digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=8, person=b"aish").digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+Outcome = tuple[WriteOperation, Any, AishError | None]
+
+
+class PendingTransaction:
+    """A transaction under way. `items` are all that it writes, `group` are the items that it was made for."""
+
+    __slots__ = ("backend", "group", "items", "number", "outcomes")
+
+    def __init__(self, number: int, backend: tuple[int, str], items: list[Item], group: list[Item]) -> None:
+        self.number = number
+        self.backend = backend
+        self.items = items
+        self.group = group
+        self.outcomes: list[Outcome] = []
+
+
+_ENTER = "INSERT INTO writers (id, number) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING"
+# Deletes rows of processes that are long gone, except rows that are being written now.
+_SWEEP = """
+    DELETE FROM writers WHERE id IN (
+      SELECT id FROM writers WHERE seen < now() - interval '7 days' AND id <> $1 LIMIT 100 FOR UPDATE SKIP LOCKED)"""
+_WHO = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END = """
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE pid = $1 AND backend_start = $2::text::timestamptz"""
+# A server may be configured to acknowledge before it has written to disk. Other settings are left as they are.
+_BE_DURABLE = """
+    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"""
+# Waits for a transaction that holds the row.
+_READ = "SELECT number FROM writers WHERE id = $1 FOR UPDATE"
+
+
+class CommitMarkers:
+    def __init__(self) -> None:
+        self.id = secrets.token_hex(12)
+        self.unsynced = False  # whether the last commit may not be on the server's disk yet
+        self._number = 0
+        self._committed = 0
+        self._backend = (0, "")
+
+    def next(self, items: list[Item], group: list[Item]) -> PendingTransaction:
+        self._number += 1
+        return PendingTransaction(self._number, self._backend, items, group)
+
+    def committed(self, pending: PendingTransaction, *, durable: bool) -> None:
+        self._committed = pending.number
+        self.unsynced = not durable
+
+    async def arrive(self, connection: SqlConnection, pending: PendingTransaction | None) -> bool:
+        """Prepares a new connection. Returns True if the server has lost a commit that was not on its disk yet."""
+        if pending is not None:
+            await self._end(connection, pending)
+        found = await self._read(connection)
+        await connection.run(_ENTER, self.id, self._committed)
+        await connection.run(_SWEEP, self.id)
+        await connection.value(_BE_DURABLE)
+        row = await connection.row(_WHO)
+        self._backend = (row[0], row[1]) if row else (0, "")
+        lost = self.unsynced and found < self._committed
+        if lost:
+            self.unsynced = False
+        return lost
+
+    async def was_committed(self, connection: SqlConnection, pending: PendingTransaction) -> bool:
+        committed = await self._read(connection) >= pending.number
+        if committed:
+            # Whether it is on the disk is unknown; the next durable group makes sure of it.
+            self._committed, self.unsynced = pending.number, True
+        return committed
+
+    async def _end(self, connection: SqlConnection, pending: PendingTransaction) -> None:
+        pid, started = pending.backend
+        if pid:
+            await connection.value(_END, pid, started)
+
+    async def _read(self, connection: SqlConnection) -> int:
+        return int(await connection.value(_READ, self.id) or 0)
+
 
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-# The server acknowledges before it writes to disk. If it crashes in between, `commit_markers` notices the loss.
+# The server acknowledges before it writes to disk. If it crashes in between, `CommitMarkers` notices the loss.
 _QUICKLY = "SET LOCAL synchronous_commit = off"
 # Locks the turns: a turn that another process deletes takes these events along, or is seen to be gone.
 _APPEND = f"""

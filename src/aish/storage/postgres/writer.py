@@ -2,7 +2,7 @@
 result.
 
 The task and its connection start at the first use. A group whose connection breaks is tried again over a new one until
-the patience ends, and is never written twice (see `commit_markers`). Then its waiters get the error, and items without
+the patience ends, and is never written twice (see `transaction`). Then its waiters get the error, and items without
 a waiter (events, posted operations) return to the queue. While the database is known to be away, later groups get one
 attempt. `close` writes what is queued and ends the task.
 """
@@ -18,11 +18,10 @@ from typing import Any
 
 from aish.errors import AishError, StoreError
 from aish.storage.postgres import transaction
-from aish.storage.postgres.commit_markers import CommitMarkers
-from aish.storage.postgres.connections import Connections, closed
-from aish.storage.postgres.faults import breaks_the_group, is_lost, is_passing, translate
-from aish.storage.postgres.sql_connection import SqlConnection
-from aish.storage.postgres.write_group import (
+from aish.storage.postgres.connections import Connections
+from aish.storage.postgres.database import SqlConnection, breaks_the_group, is_lost, is_passing, translate
+from aish.storage.postgres.transaction import (
+    CommitMarkers,
     Item,
     Outcome,
     PendingTransaction,
@@ -31,7 +30,8 @@ from aish.storage.postgres.write_group import (
     bytes_of,
     unawaited,
 )
-from aish.storage.sqlite.write_group import ROW_BYTES, Append, join_appends
+from aish.storage.semantics import store_closed
+from aish.storage.write_queue import ROW_BYTES, Append, join_appends
 
 # How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.
 JOIN_WINDOW_S = 0.05
@@ -41,8 +41,8 @@ GROUP_BYTES = 16 * 1024 * 1024
 # PostgreSQL has room for some six thousand locks, for all replicas together.
 GROUP_KEYS = 128
 # What is kept while the database is away. Further events are dropped, and the next flush reports it.
-KEPT_BYTES = 64 * 1024 * 1024
-KEPT_ITEMS = 200_000
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+MAX_QUEUED_ITEMS = 200_000
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.05, 2.0
 _CLOSE_S = 5.0
 
@@ -83,12 +83,12 @@ class PostgresWriter:
     def post(self, run: Run, *, keys: Sequence[str] = (), turn: str = "") -> None:
         """For a write that nothing waits for: it is written together with events, and the next flush reports its
         failure."""
-        if len(self._queue) >= KEPT_ITEMS:
+        if len(self._queue) >= MAX_QUEUED_ITEMS:
             raise StoreError(f"the store {self._name} cannot keep up", hint="try again later")
         self._put(WriteOperation(run, durable=False, keys=keys, turn=turn))
 
     def append(self, append: Append) -> None:
-        if self._queued_bytes + len(append.lines) > KEPT_BYTES or len(self._queue) >= KEPT_ITEMS:
+        if self._queued_bytes + len(append.lines) > MAX_QUEUED_BYTES or len(self._queue) >= MAX_QUEUED_ITEMS:
             self._lost = StoreError(
                 f"events were lost: the store {self._name} could not be written for too long", hint="run the turn again"
             )
@@ -114,7 +114,7 @@ class PostgresWriter:
         """What is still queued could not be written: its waiters get an error."""
         for item in self._queue:
             if isinstance(item, WriteOperation):
-                _settle(item.future, None, closed())
+                _finish(item.future, None, store_closed())
         self._queue.clear()
         self._arrived.set()
         self._urgent.set()
@@ -123,7 +123,7 @@ class PostgresWriter:
 
     def _put(self, item: Item) -> None:
         if self._closed:
-            raise closed()
+            raise store_closed()
         self._queue.append(item)
         self._arrived.set()
         if self._task is None:
@@ -183,7 +183,7 @@ class PostgresWriter:
             self._failed = False
             self._after_commit()
         for operation, result, failure in outcomes:
-            _settle(operation.future, result, failure)
+            _finish(operation.future, result, failure)
 
     async def _written(self, group: list[Item]) -> list[Outcome]:
         """Retries until the group is written, or until the patience ends."""
@@ -302,7 +302,7 @@ class PostgresWriter:
             connection.drop()
 
 
-def _settle(future: asyncio.Future[Any] | None, result: Any, error: BaseException | None) -> None:
+def _finish(future: asyncio.Future[Any] | None, result: Any, error: BaseException | None) -> None:
     if future is None or future.done():
         return
     if error is None:

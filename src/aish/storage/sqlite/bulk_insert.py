@@ -39,8 +39,8 @@ class BulkInsert:
         if len(rows) == 1:
             db.execute(self._statements[1], rows[0])
             return
-        most = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // self._columns  # 999 in all before SQLite 3.32
-        sizes = [size for size in _SIZES if size <= most]
+        max_rows = db.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // self._columns  # 999 in all before SQLite 3.32
+        sizes = [size for size in _SIZES if size <= max_rows]
         done = 0
         while done < len(rows):
             size = _size_for(len(rows) - done, sizes)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, clock_ms, lease_is_over, run_of, step_of
+from aish.storage.semantics import (
+    RUN_COLUMNS,
+    STEP_COLUMNS,
+    already_there,
+    clock_ms,
+    lease_is_over,
+    run_of,
+    step_of,
+    step_row,
+)
 from aish.types.runs import RunRecord, RunState, StepRecord
 
 
@@ -54,13 +63,7 @@ def renew(db: sqlite3.Connection, id: str, fence: int, lease_s: float) -> bool:
 def put_step(db: sqlite3.Connection, step: StepRecord, fence: int) -> bool:
     if db.execute("SELECT 1 FROM runs WHERE id = ? AND fence = ?", (step.run, fence)).fetchone() is None:
         return False
-    db.execute(
-        f"INSERT OR REPLACE INTO steps ({STEP_COLUMNS}) VALUES ({_marks(14)})",
-        (
-            step.run, step.number, step.call, step.tool, step.effect, step.state, step.key, step.digest,
-            step.arguments, step.witness, step.status, step.outcome, step.started_ms, step.finished_ms,
-        ),
-    )  # fmt: skip
+    db.execute(f"INSERT OR REPLACE INTO steps ({STEP_COLUMNS}) VALUES ({_marks(14)})", step_row(step))
     return True
 
 

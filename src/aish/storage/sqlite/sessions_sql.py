@@ -1,4 +1,9 @@
-"""The SQL for sessions, turns and events."""
+"""The SQL for sessions, turns and events, and for the feed: all events in the order in which they were committed.
+
+The cursor of the feed is the rowid. Writers take turns, so rows appear in the order of their rowids. The newest row is
+emptied instead of deleted: otherwise SQLite would reuse its number, and readers that have seen it would miss the new
+row.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +15,50 @@ import msgspec
 
 from aish.storage.semantics import (
     RUNNING,
+    SESSION_COLUMNS,
     SUMMARY,
+    TURN_COLUMNS,
     already_there,
     events_after,
+    fold,
+    fold_messages,
     messages_decoder,
     no_session,
     no_turn,
     session_with_turn,
     turn_of,
 )
-from aish.storage.sqlite import feed_sql, runs_sql
+from aish.storage.sqlite import runs_sql
 from aish.storage.sqlite.bulk_insert import BulkInsert, blob
-from aish.storage.sqlite.write_group import Append
-from aish.storage.texts import fold, fold_messages
+from aish.storage.write_queue import Append
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import FeedRow, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
-_SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
-_TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
+
+def select_feed(db: sqlite3.Connection, after: int, limit: int) -> list[FeedRow]:
+    rows = db.execute(
+        "SELECT events.rowid, turns.session, events.turn, first_seq, body FROM events JOIN turns ON turns.id = turn"
+        " WHERE events.rowid > ? ORDER BY events.rowid LIMIT ?",
+        (after, max(limit, 0)),
+    )
+    return [FeedRow(*row) for row in rows.fetchall()]
+
+
+def select_feed_end(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT coalesce(max(rowid), 0) FROM events").fetchone()[0])
+
+
+def delete_events(db: sqlite3.Connection, turns: str, values: Sequence[object]) -> None:
+    """Deletes the events of the turns that the query `turns` finds."""
+    newest = select_feed_end(db)
+    db.execute(f"DELETE FROM events WHERE turn IN ({turns}) AND rowid < ?", (*values, newest))
+    db.execute("DELETE FROM events WHERE turn = '' AND rowid < ?", (newest,))
+    db.execute(
+        f"UPDATE events SET turn = '', first_seq = 0, last_seq = 0, body = x'' WHERE turn IN ({turns})", tuple(values)
+    )
+
 
 _encoder = msgspec.json.Encoder()
 _NONE = blob(b"[]")
@@ -39,13 +68,13 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
     if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone():
         raise already_there("session", session.id)
     db.execute(
-        f"INSERT INTO sessions ({_SESSION_COLUMNS}, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*msgspec.structs.astuple(session), fold(session.title)),
     )
 
 
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
-    feed_sql.delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
+    delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
     runs_sql.delete_of_session(db, session)
@@ -149,7 +178,7 @@ def _ended_row(turn: TurnRecord, number: int) -> tuple[Any, ...]:
 
 def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
     chosen = "SELECT id FROM turns WHERE session = ? AND started_ms < ?"
-    feed_sql.delete_events(db, chosen, (session, before_ms))
+    delete_events(db, chosen, (session, before_ms))
     return db.execute("DELETE FROM turns WHERE session = ? AND started_ms < ?", (session, before_ms)).rowcount
 
 
@@ -169,7 +198,7 @@ def finish_turn(
 
 
 def select_session(db: sqlite3.Connection, session: str) -> SessionRecord | None:
-    row = db.execute(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE id = ?", (session,)).fetchone()
+    row = db.execute(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", (session,)).fetchone()
     return SessionRecord(*row) if row else None
 
 
@@ -190,20 +219,20 @@ def select_sessions(
         values += [word, word]
     where = "WHERE " + " AND ".join(conditions) if conditions else ""
     rows = db.execute(
-        f"SELECT {_SESSION_COLUMNS} FROM sessions {where} ORDER BY updated_ms DESC, id DESC LIMIT ?",
+        f"SELECT {SESSION_COLUMNS} FROM sessions {where} ORDER BY updated_ms DESC, id DESC LIMIT ?",
         (*values, max(limit, 0)),
     )
     return [SessionRecord(*row) for row in rows.fetchall()]
 
 
 def select_turn(db: sqlite3.Connection, turn: str) -> TurnRecord | None:
-    row = db.execute(f"SELECT {_TURN_COLUMNS} FROM turns WHERE id = ?", (turn,)).fetchone()
+    row = db.execute(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = ?", (turn,)).fetchone()
     return turn_of(row) if row else None
 
 
 def select_turns(db: sqlite3.Connection, session: str, before: int | None, limit: int | None) -> list[TurnRecord]:
     rows = db.execute(
-        f"SELECT {_TURN_COLUMNS} FROM turns WHERE session = ? AND (? IS NULL OR number < ?)"
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE session = ? AND (? IS NULL OR number < ?)"
         " ORDER BY number DESC LIMIT ?",
         (session, before, before, -1 if limit is None else max(limit, 0)),
     )

@@ -18,13 +18,12 @@ from typing import TypeVar
 
 import msgspec
 
-from aish.errors import AishError, StoreError
-from aish.storage.sqlite import documents_sql, facts_sql, feed_sql, runs_sql, sessions_sql, spending_sql
-from aish.storage.sqlite.faults import translate
-from aish.storage.sqlite.opening import open_reader, open_writer
-from aish.storage.sqlite.write_group import Append
+from aish.errors import AishError
+from aish.storage.semantics import plain, store_closed, words_of
+from aish.storage.sqlite import documents_sql, runs_sql, sessions_sql, spending_sql
+from aish.storage.sqlite.database import open_reader, open_writer, translate
 from aish.storage.sqlite.writer import SqliteWriter
-from aish.storage.texts import words_of
+from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
 from aish.types.facts import Fact
 from aish.types.messages import Message
@@ -41,7 +40,7 @@ class SqliteStore:
         self._busy_timeout_s = busy_timeout_s
         # The writer's connection closes last: only it can fold the WAL into the file and remove it.
         opening = partial(open_writer, path, busy_timeout_s=busy_timeout_s)
-        self._commit_signal = feed_sql.CommitSignal()
+        self._commit_signal = CommitSignal()
         self._writer = SqliteWriter(path, opening, self._end_reading, after_commit=self._commit_signal.tell)
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="aish-store-read")
         self._reader: sqlite3.Connection | None = None  # only touched in the reading thread
@@ -52,17 +51,17 @@ class SqliteStore:
         await self._write(partial(sessions_sql.insert_session, session=session))
 
     async def find_session(self, session: str) -> SessionRecord | None:
-        return await self._read(lambda db: sessions_sql.select_session(db, _plain(session)))
+        return await self._read(lambda db: sessions_sql.select_session(db, plain(session)))
 
     async def list_sessions(
         self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
     ) -> Sequence[SessionRecord]:
         return await self._read(
-            lambda db: sessions_sql.select_sessions(db, limit, words_of(search), _plain(under), before)
+            lambda db: sessions_sql.select_sessions(db, limit, words_of(search), plain(under), before)
         )
 
     async def delete_session(self, session: str) -> bool:
-        return bool(await self._write(lambda db: sessions_sql.delete_session(db, _plain(session))))
+        return bool(await self._write(lambda db: sessions_sql.delete_session(db, plain(session))))
 
     async def start_turn(self, turn: TurnRecord) -> int:
         return await self._write(lambda db: sessions_sql.insert_turn(db, turn)) or 0
@@ -99,28 +98,28 @@ class SqliteStore:
 
     async def find_turn(self, turn: str) -> TurnRecord | None:
         await self._write_queued()
-        return await self._read(lambda db: sessions_sql.select_turn(db, _plain(turn)))
+        return await self._read(lambda db: sessions_sql.select_turn(db, plain(turn)))
 
     async def list_turns(
         self, session: str, *, before: int | None = None, limit: int | None = None
     ) -> Sequence[TurnRecord]:
         if not session:
             return ()
-        return await self._read(lambda db: sessions_sql.select_turns(db, _plain(session), before, limit))
+        return await self._read(lambda db: sessions_sql.select_turns(db, plain(session), before, limit))
 
     async def read_events(self, turn: str, *, after_seq: int = 0) -> bytes:
         """Also sees events that this store appended and that are not durable yet."""
         await self._write_queued()
-        return await self._read(lambda db: sessions_sql.select_events(db, _plain(turn), after_seq))
+        return await self._read(lambda db: sessions_sql.select_events(db, plain(turn), after_seq))
 
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
-        return await self._write(lambda db: sessions_sql.delete_turns(db, _plain(session), before_ms)) or 0
+        return await self._write(lambda db: sessions_sql.delete_turns(db, plain(session), before_ms)) or 0
 
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
-        return await self._read(lambda db: feed_sql.select_rows(db, after, limit))
+        return await self._read(lambda db: sessions_sql.select_feed(db, after, limit))
 
     async def feed_end(self) -> int:
-        return await self._read(feed_sql.select_end)
+        return await self._read(sessions_sql.select_feed_end)
 
     async def wait_feed(self, after: int, timeout_s: float) -> bool:
         return await self._commit_signal.wait_past(after, timeout_s, self.feed_end)
@@ -140,14 +139,14 @@ class SqliteStore:
     async def find_many(self, kind: str, ids: Collection[str]) -> Sequence[Document]:
         """Also sees documents that this store put without waiting."""
         await self._write_queued()
-        return await self._read(lambda db: documents_sql.select_many(db, kind, [_plain(id) for id in ids]))
+        return await self._read(lambda db: documents_sql.select_many(db, kind, [plain(id) for id in ids]))
 
     async def list_documents(self, kind: str, *, owner: str | None = None, limit: int = 1000) -> Sequence[Document]:
         await self._write_queued()
         return await self._read(lambda db: documents_sql.select_newest(db, kind, owner, limit))
 
     async def delete(self, kind: str, id: str) -> bool:
-        return bool(await self._write(lambda db: documents_sql.delete(db, kind, _plain(id))))
+        return bool(await self._write(lambda db: documents_sql.delete(db, kind, plain(id))))
 
     def record_usage(self, record: UsageRecord) -> None:
         self._writer.insert(spending_sql.insert_usage, record, size=0)
@@ -176,22 +175,22 @@ class SqliteStore:
         return bool(await self._write(lambda db: spending_sql.sum_up(db, before_ms)))
 
     async def put_facts(self, given: Sequence[Fact]) -> None:
-        await self._write(lambda db: facts_sql.put(db, given))
+        await self._write(lambda db: documents_sql.put_facts(db, given))
 
     async def find_fact(self, id: str) -> Fact | None:
-        return await self._read(lambda db: facts_sql.select_one(db, _plain(id)))
+        return await self._read(lambda db: documents_sql.select_fact(db, plain(id)))
 
     async def delete_fact(self, id: str) -> bool:
-        return bool(await self._write(lambda db: facts_sql.delete(db, _plain(id))))
+        return bool(await self._write(lambda db: documents_sql.delete_fact(db, plain(id))))
 
     async def clear_facts(self) -> int:
-        return await self._write(facts_sql.clear) or 0
+        return await self._write(documents_sql.clear_facts) or 0
 
     async def list_facts(self, *, limit: int) -> Sequence[Fact]:
-        return await self._read(lambda db: facts_sql.select_newest(db, limit))
+        return await self._read(lambda db: documents_sql.select_newest_facts(db, limit))
 
     async def search_facts(self, query: str, *, limit: int) -> Sequence[Fact]:
-        return await self._read(lambda db: facts_sql.search(db, query, limit))
+        return await self._read(lambda db: documents_sql.search_facts(db, query, limit))
 
     async def create_run(self, run: RunRecord, *, lease_s: float) -> RunRecord:
         made = await self._write(lambda db: runs_sql.insert(db, run, lease_s))
@@ -252,7 +251,7 @@ class SqliteStore:
             await asyncio.wrap_future(self._writer.submit(None, durable=False))
             self._opened = True
         if self._closing is not None:
-            raise StoreError("the store is closed", hint="open a new one")
+            raise store_closed()
         return await asyncio.wrap_future(self._reading.submit(self._run_read, run))
 
     def _run_read(self, run: Callable[[sqlite3.Connection], T]) -> T:
@@ -280,8 +279,3 @@ class SqliteStore:
     def _end_reading(self) -> None:
         self._reading.submit(self._drop_reader)
         self._reading.shutdown(wait=True)
-
-
-def _plain(name: str) -> str:
-    """An id typed on a command line may contain invalid text; it then names nothing."""
-    return name.encode("utf-8", "replace").decode()

@@ -5,26 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
-# The size up to which a row of joined events grows: a reader that starts inside a row reads all of it.
-ROW_BYTES = 256 * 1024
+from aish.storage.write_queue import ROW_BYTES, Append
 
 Run = Callable[[sqlite3.Connection], Any]
 InsertAll = Callable[[sqlite3.Connection, Sequence[Any]], None]
-
-
-class Append(NamedTuple):
-    turn: str
-    first_seq: int
-    last_seq: int
-    lines: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.lines)
 
 
 class Insert(msgspec.Struct, frozen=True):
@@ -65,35 +53,6 @@ Item = Append | Insert | Operation
 Joined = Inserts | Operation
 
 
-class Ordered(Protocol):
-    """An operation of any adapter."""
-
-    @property
-    def run(self) -> object: ...
-
-
-OneOf = TypeVar("OneOf", bound=Ordered)
-
-
-def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
-    """Joins consecutive appends of one turn. None moves past an operation that runs."""
-    rows: dict[str, _Row] = {}
-    for item in items:
-        if isinstance(item, Append):
-            row = rows.get(item.turn)
-            if row is None or not row.takes(item):
-                if row is not None:
-                    yield row.joined()
-                rows[item.turn] = _Row(item)
-            else:
-                row.add(item)
-        else:
-            if item.run is not None:
-                yield from _close(rows)
-            yield item
-    yield from _close(rows)
-
-
 def join_inserts(items: Iterable[Item]) -> Iterator[Append | Joined]:
     """Joins records of one kind. None moves past an operation that runs."""
     kinds: dict[InsertAll, list[Any]] = {}
@@ -132,33 +91,3 @@ def _inserts(kinds: dict[InsertAll, list[Any]]) -> Iterator[Inserts]:
     for insert, records in kinds.items():
         yield Inserts(insert, records)
     kinds.clear()
-
-
-def _close(rows: dict[str, _Row]) -> Iterator[Append]:
-    for row in rows.values():
-        yield row.joined()
-    rows.clear()
-
-
-class _Row:
-    """A row of joined appends."""
-
-    __slots__ = ("_appends", "_bytes")
-
-    def __init__(self, first: Append) -> None:
-        self._appends = [first]
-        self._bytes = len(first.lines)
-
-    def takes(self, item: Append) -> bool:
-        return item.first_seq == self._appends[-1].last_seq + 1 and self._bytes < ROW_BYTES
-
-    def add(self, item: Append) -> None:
-        self._appends.append(item)
-        self._bytes += len(item.lines)
-
-    def joined(self) -> Append:
-        first, last = self._appends[0], self._appends[-1]
-        if first is last:
-            return first
-        lines = b"".join(append.lines for append in self._appends)
-        return Append(first.turn, first.first_seq, last.last_seq, lines)

@@ -16,11 +16,10 @@ from queue import SimpleQueue
 from typing import Any, Literal, TypeVar, cast
 
 from aish.errors import AishError, StoreError
-from aish.storage.sqlite.faults import breaks_the_group, is_busy, translate
+from aish.storage.semantics import store_closed
+from aish.storage.sqlite.database import breaks_the_group, is_busy, translate
 from aish.storage.sqlite.sessions_sql import insert_events
 from aish.storage.sqlite.write_group import (
-    ROW_BYTES,
-    Append,
     Insert,
     InsertAll,
     Inserts,
@@ -28,16 +27,16 @@ from aish.storage.sqlite.write_group import (
     Joined,
     Operation,
     Run,
-    join_appends,
     join_inserts,
     together,
 )
+from aish.storage.write_queue import ROW_BYTES, Append, join_appends
 
 # How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.
 JOIN_WINDOW_S = 0.05
 # Items without a waiter that could not be written are kept for a later group, up to this size, and then dropped.
-KEPT_BYTES = 64 * 1024 * 1024
-KEPT_ITEMS = 20_000  # the same for items without a size of their own, a KB each
+MAX_RETRY_BYTES = 64 * 1024 * 1024
+MAX_RETRY_ITEMS = 20_000  # the same for items without a size of their own, a KB each
 # What may be queued before callers have to wait for the disk. Little: an allocator seldom returns the memory of a
 # burst, and several copies of it are under way.
 QUEUED_BYTES = 2 * 1024 * 1024
@@ -76,7 +75,7 @@ class SqliteWriter:
         self._connection: sqlite3.Connection | None = None
         self._synchronous: Literal["FULL", "NORMAL"] | None = None
         self._unsynced = False
-        self._kept: list[Item] = []
+        self._unwritten: list[Item] = []
         self._lost: AishError | None = None
 
     @property
@@ -127,7 +126,7 @@ class SqliteWriter:
 
     def _put(self, item: Item) -> None:
         if self._closed:
-            raise StoreError("the store is closed", hint="open a new one")
+            raise store_closed()
         self._put_items += 1
         self._queue.put(item)
         if self._thread is None:
@@ -144,7 +143,7 @@ class SqliteWriter:
             self._done_items += len(group)
         self._before_end()
         self._drop_connection()
-        _settle(self._ended, None, self._last.future.exception() if self._last.future else None)
+        _finish(self._ended, None, self._last.future.exception() if self._last.future else None)
 
     def _next_group(self) -> list[Item]:
         group = [self._queue.get()]
@@ -155,21 +154,21 @@ class SqliteWriter:
         return group
 
     def _write_group(self, group: Sequence[Item]) -> None:
-        group = [*self._kept, *group]
+        group = [*self._unwritten, *group]
         joined = cast(Iterator[Append | Joined], join_appends(join_inserts(group)))
         items = [*together(joined, insert_events)]
         try:
             outcomes = self._transact(items)
         except Exception as exc:  # any error goes to the waiters, and the thread lives on
             self._drop_connection()
-            self._keep([item for item in group if not isinstance(item, Operation) or item.future is None])
+            self._retry_later([item for item in group if not isinstance(item, Operation) or item.future is None])
             outcomes = [(item, None, translate(exc, self._path)) for item in items if isinstance(item, Operation)]
         else:
-            self._kept = []
+            self._unwritten = []
             self._after_commit()
         for operation, result, error in outcomes:
             if operation.future is not None:
-                _settle(operation.future, result, error)
+                _finish(operation.future, result, error)
 
     def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
@@ -254,14 +253,14 @@ class SqliteWriter:
                     self._apply_inserts(connection, Inserts(inserts.insert, [record]))
         connection.execute("RELEASE inserts")
 
-    def _keep(self, items: list[Item]) -> None:
+    def _retry_later(self, items: list[Item]) -> None:
         size = sum(item.size for item in items)
-        if size > KEPT_BYTES or sum(not isinstance(item, Append) for item in items) > KEPT_ITEMS:
+        if size > MAX_RETRY_BYTES or sum(not isinstance(item, Append) for item in items) > MAX_RETRY_ITEMS:
             self._lost = StoreError(
                 f"events were lost: the store {self._path} could not be written for too long", hint="run the turn again"
             )
             items = []
-        self._kept = items
+        self._unwritten = items
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -274,7 +273,7 @@ class SqliteWriter:
         self._connection, self._synchronous = None, None
 
 
-def _settle(future: Future[Any], result: Any, error: BaseException | None) -> None:
+def _finish(future: Future[Any], result: Any, error: BaseException | None) -> None:
     if error is None:
         future.set_result(result)
     else:

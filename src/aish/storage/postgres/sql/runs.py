@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.storage.postgres.sql_connection import SqlConnection
-from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of
+from aish.storage.postgres.database import SqlConnection
+from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of, step_row
 from aish.types.runs import RunRecord, RunState, StepRecord
 
 # The time of the statement, since its transaction may have waited for locks.
@@ -63,11 +63,7 @@ async def renew(connection: SqlConnection, id: str, fence: int, lease_s: float) 
 
 
 async def put_step(connection: SqlConnection, step: StepRecord, fence: int) -> bool:
-    given = (
-        step.run, step.number, step.call, step.tool, step.effect, step.state.value, step.key, step.digest,
-        step.arguments, step.witness, step.status, step.outcome, step.started_ms, step.finished_ms,
-    )  # fmt: skip
-    return await connection.run(_PUT_STEP, *given, fence) > 0
+    return await connection.run(_PUT_STEP, *step_row(step), fence) > 0
 
 
 async def select_one(connection: SqlConnection, id: str) -> RunRecord | None:

@@ -1,6 +1,10 @@
-"""The SQL for sessions, turns and events.
+"""The SQL for sessions, turns and events, and for the feed: all events, none below one that was read before.
 
-An operation that changes a session holds its lock key (see `write_group`), so each is one statement where possible.
+An operation that changes a session holds its lock key (see `transaction`), so each is one statement where possible.
+
+Replicas commit in another order than they begin, so a plain counter would let rows of the feed appear late. A cursor
+begins with the number of its transaction. Only rows of transactions older than the oldest running one are shown: those
+are complete. A long transaction of any program on the server therefore delays the feed.
 """
 
 from __future__ import annotations
@@ -10,32 +14,67 @@ from typing import Any
 
 import msgspec
 
-from aish.storage.postgres.sql import feed, runs
-from aish.storage.postgres.sql.feed import NEXT_CURSOR
-from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.postgres.database import SqlConnection
+from aish.storage.postgres.sql import runs
 from aish.storage.semantics import (
     RUNNING,
+    SESSION_COLUMNS,
     SUMMARY,
+    TURN_COLUMNS,
     already_there,
     events_after,
+    fold,
+    fold_messages,
     messages_decoder,
     no_session,
     no_turn,
+    title_of,
     turn_of,
 )
-from aish.storage.texts import fold, fold_messages, title_of
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import FeedRow, SessionRecord, TurnRecord
 from aish.types.usage import Usage
 
-_SESSION = "id, created_ms, updated_ms, title, model, turns"
-_TURN = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
+# A group has far fewer rows.
+_ROW_BITS = 16
+_FIRST = f"(pg_current_xact_id()::text::bigint << {_ROW_BITS})"
+_LAST = f"({_FIRST} + {2**_ROW_BITS - 1})"
+_SHOWN = f"cursor < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << {_ROW_BITS})"
+# The last row of this transaction so far. The rows of the next statement begin one above it.
+NEXT_CURSOR = f"(SELECT coalesce(max(cursor), {_FIRST}) FROM events WHERE cursor BETWEEN {_FIRST} AND {_LAST})"
+
+
+async def select_feed(connection: SqlConnection, after: int, limit: int) -> Sequence[FeedRow]:
+    rows = await connection.rows(
+        "SELECT cursor, turns.session, turn, first_seq, body FROM events JOIN turns ON turns.id = turn"
+        f" WHERE cursor > $1 AND {_SHOWN} ORDER BY cursor LIMIT $2",
+        after,
+        max(limit, 0),
+    )
+    return [FeedRow(*row) for row in rows]
+
+
+async def select_feed_end(connection: SqlConnection) -> int:
+    return int(await connection.value(f"SELECT coalesce(max(cursor), 0) FROM events WHERE {_SHOWN}"))
+
+
+async def delete_events(connection: SqlConnection, turns: Sequence[str]) -> None:
+    """The newest row is emptied instead of deleted, because it marks the end of the feed."""
+    newest = await connection.value("SELECT coalesce(max(cursor), 0) FROM events")
+    given = list(turns)
+    await connection.run(
+        "DELETE FROM events WHERE (turn = ANY($1::text[]) OR turn = '') AND cursor < $2", given, newest
+    )
+    await connection.run(
+        "UPDATE events SET turn = '', first_seq = 0, last_seq = 0, body = '' WHERE turn = ANY($1::text[])", given
+    )
+
 
 _encoder = msgspec.json.Encoder()
 
 _INSERT_SESSION = f"""
-    INSERT INTO sessions ({_SESSION}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
+    INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
 
 # The same as `semantics.session_with_turn`.
 _START_TURN = """
@@ -72,7 +111,7 @@ _FINISH_TURN = """
 
 # Every word is in the title or in a turn.
 _SELECT_SESSIONS = f"""
-    SELECT {_SESSION} FROM sessions s
+    SELECT {SESSION_COLUMNS} FROM sessions s
     WHERE starts_with(id, $3) AND ($4::bigint IS NULL OR (updated_ms, id) < ($4::bigint, $5::text))
       AND NOT EXISTS (
         SELECT 1 FROM unnest($2::text[]) AS wanted (word) WHERE strpos(s.folded, word) = 0 AND NOT EXISTS (
@@ -148,7 +187,7 @@ async def _delete_turns(connection: SqlConnection, where: str, *given: Any) -> i
     deleted."""
     deleted = [row[0] for row in await connection.rows(f"DELETE FROM turns WHERE {where} RETURNING id", *given)]
     if deleted:
-        await feed.delete_events(connection, deleted)
+        await delete_events(connection, deleted)
     return len(deleted)
 
 
@@ -164,7 +203,7 @@ async def finish_turn(
 
 
 async def select_session(connection: SqlConnection, session: str) -> SessionRecord | None:
-    row = await connection.row(f"SELECT {_SESSION} FROM sessions WHERE id = $1", session)
+    row = await connection.row(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = $1", session)
     return SessionRecord(*row) if row else None
 
 
@@ -176,7 +215,7 @@ async def select_sessions(
 
 
 async def select_turn(connection: SqlConnection, turn: str) -> TurnRecord | None:
-    row = await connection.row(f"SELECT {_TURN} FROM turns WHERE id = $1", turn)
+    row = await connection.row(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = $1", turn)
     return turn_of(row) if row else None
 
 
@@ -184,7 +223,7 @@ async def select_turns(
     connection: SqlConnection, session: str, before: int | None, limit: int | None
 ) -> list[TurnRecord]:
     rows = await connection.rows(
-        f"SELECT {_TURN} FROM turns WHERE session = $1 AND session <> '' AND ($2::bigint IS NULL OR number < $2)"
+        f"SELECT {TURN_COLUMNS} FROM turns WHERE session = $1 AND session <> '' AND ($2::bigint IS NULL OR number < $2)"
         " ORDER BY number DESC LIMIT $3",
         session,
         before,

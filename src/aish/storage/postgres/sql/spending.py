@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from aish.storage.postgres.sql_connection import SqlConnection
+from aish.storage.postgres.database import SqlConnection
 from aish.storage.semantics import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
 
@@ -17,7 +17,7 @@ _SUMS = """
     coalesce(sum(greatest(calls, 1)) FILTER (WHERE cost IS NULL), 0)::bigint,
     coalesce(sum(estimate), 0)::bigint,
     coalesce(sum(prompt_tokens) FILTER (WHERE estimate > 0), 0)::bigint"""
-_SETTLED = "expires_ms = 0 AND at_ms >= $1 AND ($2::text IS NULL OR session = $2)"
+_COUNTED = "expires_ms = 0 AND at_ms >= $1 AND ($2::text IS NULL OR session = $2)"
 
 _RECORD = """
     INSERT INTO usage (id, at_ms, session, model, category, prompt_tokens, completion_tokens, cost, estimate)
@@ -76,7 +76,7 @@ async def release(connection: SqlConnection, id: str) -> None:
 
 
 async def select_spent(connection: SqlConnection, since_ms: int, session: str | None) -> Spent:
-    row = await connection.row(f"SELECT {_SUMS} FROM usage WHERE {_SETTLED}", since_ms, session)
+    row = await connection.row(f"SELECT {_SUMS} FROM usage WHERE {_COUNTED}", since_ms, session)
     assert row is not None
     return Spent(*row)
 
@@ -84,7 +84,7 @@ async def select_spent(connection: SqlConnection, since_ms: int, session: str | 
 async def select_rows(connection: SqlConnection, since_ms: int, session: str | None) -> Sequence[SpentRow]:
     # Days are those of the local time zone, so they are put together here.
     rows = await connection.rows(
-        f"SELECT min(at_ms), model, category, {_SUMS} FROM usage WHERE {_SETTLED}"
+        f"SELECT min(at_ms), model, category, {_SUMS} FROM usage WHERE {_COUNTED}"
         f" GROUP BY at_ms / {QUARTER_MS}, model, category",
         since_ms,
         session,
