@@ -11,6 +11,7 @@ import msgspec
 from aish.types.events import Event, ToolResult
 from aish.types.limits import Limits
 from aish.types.runs import Halt, HaltAnswer
+from aish.types.usage import KeyBudget
 
 
 class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -22,6 +23,7 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] = ("*",)
     may_fall_back: bool = True
     owner: str = ""
+    payer: KeyBudget | None = None
     system: str = ""
     max_steps: int = 16
     max_cost: float | None = None

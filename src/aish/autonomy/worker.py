@@ -262,6 +262,7 @@ class GoalWorker:
             category=Category.NORRIS,
             limits=limits,
             owner=state.owner,
+            payer=state.payer,
         )
 
     def _ask_about(self) -> tuple[str, ...]:

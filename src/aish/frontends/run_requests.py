@@ -11,6 +11,7 @@ from aish.config.schema.config import Config
 from aish.config.schema.work import PlannerConfig
 from aish.errors import UsageError
 from aish.types.plans import Plan, Planning
+from aish.types.usage import KeyBudget
 
 MAX_GOAL_CHARS = 20_000
 _MAX_REWRITES = 5
@@ -28,6 +29,7 @@ def make_goal_state(
     where: str = "",
     may_fall_back: bool = True,
     owner: str = "",
+    payer: KeyBudget | None = None,
 ) -> bytes:
     """The first state of work towards a goal, encoded. What is not given comes from the configuration."""
     norris = config.norris
@@ -44,6 +46,7 @@ def make_goal_state(
         where=where,
         may_fall_back=may_fall_back,
         owner=owner,
+        payer=payer,
     )
     return msgspec.json.encode(state)
 

@@ -15,6 +15,7 @@ from aish.types.messages import UserMessage, user
 from aish.types.plans import Plan, Planning
 from aish.types.requests import TurnRequest
 from aish.types.runs import RunKind, RunState
+from aish.types.usage import KeyBudget
 
 _MAX_GOAL = 2000
 
@@ -29,6 +30,7 @@ class PlanBody(msgspec.Struct, frozen=True, omit_defaults=True):
     plan: Plan | None = None
     may_fall_back: bool = True
     owner: str = ""
+    payer: KeyBudget | None = None
 
 
 class PlanRun:
@@ -60,6 +62,7 @@ async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> Asy
         request.planner or Planning(),
         may_fall_back=request.may_fall_back,
         owner=request.owner,
+        payer=request.payer,
     )
     async with keeper.start(RunKind.PLAN, body.question[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
         yield PlanRun(run, body)
@@ -90,6 +93,7 @@ def resume_request(body: PlanBody, run: str, session: str) -> TurnRequest:
         planner=planning,
         run=run,
         owner=body.owner,
+        payer=body.payer,
     )
 
 

@@ -14,7 +14,7 @@ from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, St
 from aish.types.plans import Plan, Planning
 from aish.types.requests import Sampling
 from aish.types.tools import JsonSchema, ToolSpec
-from aish.types.usage import Category
+from aish.types.usage import Category, KeyBudget
 
 _MAX_QUESTION = 8000
 _MAX_TOOL = 600  # characters of one tool's description and schema
@@ -37,13 +37,21 @@ class PlanWriter:
     """Writes the plans of one turn. `written` is the last valid plan; None after `write` if there is none."""
 
     def __init__(
-        self, side_calls: SideCalls, route: Route, tools: Sequence[ToolSpec], planning: Planning, *, session: str
+        self,
+        side_calls: SideCalls,
+        route: Route,
+        tools: Sequence[ToolSpec],
+        planning: Planning,
+        *,
+        session: str,
+        payer: KeyBudget | None = None,
     ) -> None:
         self._side_calls = side_calls
         self._route = route
         self._tools = {spec.name: spec for spec in tools}
         self._planning = planning
         self._session = session
+        self._payer = payer
         self._schema: JsonSchema | None = plan_schema(self._tools, planning.max_steps)
         self.written: Plan | None = None
 
@@ -121,6 +129,7 @@ class PlanWriter:
             deadline_s=deadline_s,
             sampling=Sampling(temperature=0.0, json_schema=self._schema),
             plans_calls=True,
+            payer=self._payer,
         )
 
 

@@ -11,7 +11,7 @@ from aish.types.limits import Limits
 from aish.types.messages import Message
 from aish.types.plans import Planning
 from aish.types.tools import ToolSpec
-from aish.types.usage import Category
+from aish.types.usage import Category, KeyBudget
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # the range of the C type that backends use
@@ -93,11 +93,11 @@ class TurnRequest(msgspec.Struct, frozen=True):
     Retries: `retry_key` is the same when the same request is sent again; a turn that broke off after tools had run is
     then resumed, and they do not run again. `resumed` is what it had done.
 
-    More: `charged_to` is the session that pays, if not its own. `memory` and `project`: facts and project files go
-    along. `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work;
-    `run` is the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
-    `traceparent` is the caller's W3C trace context, "" if there is none. `owner` is the key of a tenant, "" for the
-    local user and for administrators.
+    More: `charged_to` is the session that pays, if not its own, and `payer` the key that pays, if any. `memory` and
+    `project`: facts and project files go along. `may_fall_back`: another model may answer if this one cannot be
+    reached. `planner`: plan first, then work; `run` is the run of a plan to resume. `stream` False: events may come
+    late, since the client wants the whole answer. `traceparent` is the caller's W3C trace context, "" if there is none.
+    `owner` is the key of a tenant, "" for the local user and for administrators.
     """
 
     input: tuple[Message, ...]
@@ -121,6 +121,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     resumed: Done | None = None
     category: Category = Category.MAIN
     charged_to: str = ""
+    payer: KeyBudget | None = None
     memory: bool = False
     project: bool = False
     may_fall_back: bool = True

@@ -64,6 +64,18 @@ class Price(msgspec.Struct, frozen=True):
         return (fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion) / 1_000_000
 
 
+class KeyBudget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The key that pays for model calls, and what it may spend in a day. None means no limit."""
+
+    key: str
+    tokens_per_day: int | None = None
+    dollars_per_day: float | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.tokens_per_day is not None or self.dollars_per_day is not None
+
+
 class UsageRecord(msgspec.Struct, frozen=True):
     """One model call that was paid for. `estimate` is our own count of its prompt, 0 if there is none."""
 

@@ -91,7 +91,7 @@ async def test_a_stream_that_fails_before_its_first_word_is_a_failed_turn_everyw
 
 async def test_a_turn_whose_client_has_gone_is_counted_and_its_key_pays():
     bench = Bench([TextDelta("half an answer"), 30.0])
-    key, _ = await create_key(bench.store, "ann", tokens_per_day=1)
+    key, _ = await create_key(bench.store, "ann", tokens_per_day=24)
     async with face(bench) as http:
         asked = {"model": "scripted:model", "stream": True, "messages": [{"role": "user", "content": "x"}]}
         visit = http.visit("POST", "/v1/chat/completions", asked, x_api_key=key)

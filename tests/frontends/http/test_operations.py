@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 
 import msgspec
 import pytest
@@ -105,8 +106,8 @@ async def test_another_face_is_reached_by_our_names_and_what_it_answers_is_count
 
 
 async def test_a_key_that_is_used_up_may_look_at_what_it_has_stop_it_and_delete_it():
-    bench = Bench([TextDelta("dear"), UsageChunk(Usage(60, 60))], [60.0])
-    key, _ = await create_key(bench.store, "ann", tokens_per_day=100)
+    bench = Bench([TextDelta("dear"), UsageChunk(Usage(60, 20_000))], [60.0])
+    key, _ = await create_key(bench.store, "ann", tokens_per_day=20_000)
     asked = {"model": "scripted:model", "input": "x", "background": True}
     second = [{"role": "assistant", "content": "dear"}, {"role": "user", "content": "more"}]
     async with face(bench) as http:
@@ -214,6 +215,22 @@ async def test_a_key_covers_models_tools_rate_and_budget():
         assert [tool.name for tool in bench.scripted.requests[-1].tools] == ["t__x"]
         assert [status for status, _ in [await ask(rare), await ask(rare)]] == [200, 429]
         assert [await ask(poor), await ask(poor)] == [(200, None), (402, "invalid_request_error")]
+
+
+async def test_many_requests_at_once_do_not_spend_more_than_their_key_may():
+    bench = Bench([0.01, TextDelta("x"), UsageChunk(Usage(10, 40))])
+    key, _ = await create_key(bench.store, "d", tokens_per_day=100)
+    body = {**BODY, "max_tokens": 40}
+    async with face(bench) as http:
+        asked = [http.ask("POST", "/v1/chat/completions", body, authorization=f"Bearer {key}") for _ in range(40)]
+        statuses = Counter([reply.status for reply in await asyncio.gather(*asked)])
+        refused = await http.ask(
+            "POST", "/v1/chat/completions", {**body, "stream": True}, authorization=f"Bearer {key}"
+        )
+        spent = await http.ask("GET", "/v1/spending", authorization=f"Bearer {key}")
+    assert statuses == {200: 2, 402: 38}
+    assert refused.status == 402
+    assert spent.json["today"]["tokens"] == 100
 
 
 async def test_sessions_of_one_key_are_nobody_elses():

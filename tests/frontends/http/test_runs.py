@@ -157,9 +157,9 @@ async def test_a_server_that_stops_gives_its_runs_back() -> None:
 async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() -> None:
     from aish.frontends.http.auth.keys import create_key
 
-    spent = UsageChunk(Usage(60, 60))
+    spent = UsageChunk(Usage(60, 20_000))
     under = Bench([TextDelta("CMD: make"), spent], tools=tools())
-    poor, _ = await create_key(under.store, "d", tokens_per_day=100)
+    poor, _ = await create_key(under.store, "d", tokens_per_day=20_000)
     admin, _ = await create_key(under.store, "a", admin=True)
     async with opened(under) as face:
         goal = {"goal": "tidy up", "model": "scripted:model"}
@@ -172,7 +172,7 @@ async def test_what_a_run_uses_is_its_keys_and_a_key_that_is_used_up_halts_it() 
 
         await eventually(is_over)
         assert run["state"] == "halted"
-        assert "the budget of this key is used up for today: 120 of 100 tokens" in run["reason"]
+        assert "the budget of this key is used up for today: 20060 of 20000 tokens" in run["reason"]
         assert under.tools.calls == []
         refused = await face.ask("POST", "/v1/runs", goal, authorization=f"Bearer {poor}")
         assert refused.status == 402
@@ -227,7 +227,7 @@ async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> Non
 
     spent = UsageChunk(Usage(60, 60))
     under = Bench([call("x__read"), spent], [60.0], tools=tools())
-    poor, _ = await create_key(under.store, "d", tokens_per_day=100)
+    poor, _ = await create_key(under.store, "d", tokens_per_day=100_000)
     async with opened(under) as face:
         goal = {"goal": "tidy up", "model": "scripted:model"}
         mine = {"authorization": f"Bearer {poor}"}
@@ -235,7 +235,7 @@ async def test_what_a_run_had_used_when_it_was_given_up_is_its_keys_too() -> Non
         await eventually(lambda: len(under.scripted.requests) == 2)
         given_up = await face.ask("POST", f"/v1/runs/{run['id']}/abandon", {}, **mine)
         assert json.loads(given_up.body)["state"] == "abandoned"
-        assert (await face.ask("POST", "/v1/runs", goal, **mine)).status == 402
+        assert (await face.ask("GET", "/v1/spending", **mine)).json["today"]["tokens"] == 120
         figures = face.service.metrics.page().decode()
     assert 'aish_turns_total{end="cancelled",model="scripted:model"} 1.0' in figures
     assert 'aish_tokens_total{direction="in",model="scripted:model"} 60.0' in figures

@@ -215,7 +215,7 @@ class ModelCaller:
             self._tools,
             request.tool_mode or route.tool_mode,
             budget=budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
-            always_count=deps.ledger.has_cap or request.limits.max_cost is not None,
+            always_count=deps.ledger.is_limited(request.payer) or request.limits.max_cost is not None,
         )
 
     async def _compose(self, whole: Composed | None) -> tuple[Composed, list[str]]:
@@ -258,12 +258,13 @@ class ModelCaller:
             self.route.name,
             self._request.category,
             composed.tokens or 0,
+            self._request.payer,
         )
 
     @property
     def _is_bounded(self) -> bool:
         """Whether a cap or a limit of the turn bounds what a call may cost."""
-        return self._deps.ledger.has_cap or self._budget.limits.max_cost is not None
+        return self._deps.ledger.is_limited(self._request.payer) or self._budget.limits.max_cost is not None
 
     async def _admit(
         self, request: StepRequest, call: AdmittedCall, prompt_tokens: int | None
@@ -272,9 +273,11 @@ class ModelCaller:
         limit = self._budget.limits.max_cost
         max_tokens = wanted if limit is None else self._affordable(limit, prompt_tokens, wanted)
         ledger = self._deps.ledger
-        if ledger.has_cap:
+        if ledger.is_limited(call.payer):
             call = await ledger.admit(call, answer_tokens=max_tokens, deadline_s=request.deadline_s)
-        if max_tokens < wanted or (call.reserved and not self._sampling.max_tokens):
+            max_tokens = call.answer_tokens
+        is_reserved = call.is_reserved or call.of_key is not None
+        if max_tokens < wanted or (is_reserved and not self._sampling.max_tokens):
             # The answer must not cost more than was reserved for it.
             bounded = msgspec.structs.replace(request.sampling, max_tokens=max_tokens)
             request = msgspec.structs.replace(request, sampling=bounded)

@@ -3,6 +3,7 @@
 The price of a call is what the provider says, else what the table says, else unknown; it is never guessed. Where a cap
 holds, the most that a call may cost is reserved in the store before the call, so that several processes share one cap.
 The real cost replaces the reservation. A call that never returns keeps its reservation until its deadline has passed.
+What a key may spend in a day is reserved likewise (`key_spending`).
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from functools import cached_property
 
 import msgspec
 
+from aish.engine.model.key_spending import KeyReservation, KeySpending
 from aish.errors import BudgetExceeded
 from aish.ports import Clock, Store
-from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
+from aish.types.usage import Category, KeyBudget, Price, Reservation, Usage, UsageRecord
 
 # The reservation of a process that died expires so long after the deadline of its call.
 _GRACE_MS = 10_000
 _LEAST_ANSWER = 128  # tokens; a shorter answer is not worth what its question costs
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _WILD = frozenset("*?[")
+_FREE = Price(0.0, 0.0)
 # Sessions and models for which a warning was given; beyond this, a warning may be repeated.
 _MAX_WARNED = 10_000
 
@@ -93,7 +96,10 @@ class AdmittedCall(msgspec.Struct, frozen=True):
     model: str
     category: Category
     estimate: int
-    reserved: bool = False
+    payer: KeyBudget | None = None
+    answer_tokens: int = 0  # the longest answer that is paid for, if anything is reserved
+    is_reserved: bool = False  # of the caps
+    of_key: KeyReservation | None = None
 
 
 class Ledger:
@@ -103,17 +109,38 @@ class Ledger:
         self.prices = prices
         self.caps = caps
         self.has_cap = caps.any
+        self.keys = KeySpending(store, clock)
         self._warned: set[tuple[str, str]] = set()
 
     async def admit(self, call: AdmittedCall, *, answer_tokens: int, deadline_s: float) -> AdmittedCall:
-        """Reserves what the call may cost. Raises BudgetExceeded, with the numbers, if the caps leave less than
-        that."""
+        """Reserves what the call may cost, and what it may take of its key's budget. Raises BudgetExceeded, with the
+        numbers, if a cap leaves less than that, or the key next to nothing."""
+        expires_ms = self._now_ms() + int(deadline_s * 1000) + _GRACE_MS
+        call = msgspec.structs.replace(call, answer_tokens=answer_tokens)
+        if call.payer is not None and call.payer.is_limited:
+            call = await self._reserve_of_key(call, call.payer, expires_ms)
+        try:
+            return await self._reserve(call, expires_ms)
+        except BaseException:
+            self.drop(call)
+            raise
+
+    def is_limited(self, payer: KeyBudget | None) -> bool:
+        """Whether a cap, or the budget of the key, holds the calls."""
+        return self.has_cap or (payer is not None and payer.is_limited)
+
+    async def _reserve_of_key(self, call: AdmittedCall, payer: KeyBudget, expires_ms: int) -> AdmittedCall:
+        price = self.prices.find(call.model) or _FREE
+        reserved, answer_tokens = await self.keys.reserve(payer, call.estimate, call.answer_tokens, price, expires_ms)
+        return msgspec.structs.replace(call, of_key=reserved, answer_tokens=answer_tokens)
+
+    async def _reserve(self, call: AdmittedCall, expires_ms: int) -> AdmittedCall:
+        answer_tokens = call.answer_tokens
         price = self.prices.find(call.model) if self.has_cap else None
         if price is None or not (price.prompt or price.completion):
             return call
         most = price.of(Usage(call.estimate, answer_tokens))
         now_ms = self._now_ms()
-        expires_ms = now_ms + int(deadline_s * 1000) + _GRACE_MS
         wanted = Reservation(call.id, now_ms, expires_ms, call.session, call.model, call.category, most)
         day_ms = day_start_ms(now_ms)
         spent = await self._store.reserve(
@@ -121,7 +148,7 @@ class Ledger:
         )
         if spent is not None:
             raise _exceeded(call.model, most, call.estimate, answer_tokens, spent, self.caps)
-        return msgspec.structs.replace(call, reserved=True)
+        return msgspec.structs.replace(call, is_reserved=True)
 
     def affordable(self, model: str, left: float, prompt_tokens: int, answer_tokens: int) -> int:
         """How many answer tokens the rest of a turn's budget pays for, at most the wanted number. Raises BudgetExceeded
@@ -146,12 +173,16 @@ class Ledger:
         self._store.record_usage(
             UsageRecord(call.id, self._now_ms(), call.session, call.model, call.category, usage, call.estimate)
         )
+        if call.payer is not None:
+            self.keys.book(call.payer.key, usage, call.of_key)
         return usage
 
     def drop(self, call: AdmittedCall) -> None:
         """Releases the reservation of a call that was not made or cost nothing."""
-        if call.reserved:
+        if call.is_reserved:
             self._store.release(call.id)
+        if call.of_key is not None:
+            self.keys.release(call.of_key)
 
     def is_capless(self, model: str) -> str:
         """Warns, once, about a model whose price is unknown, since no cap can hold it."""

@@ -16,7 +16,7 @@ from aish.types.events import TextDelta
 from aish.types.ids import new_id
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
-from aish.types.usage import Category, Usage
+from aish.types.usage import Category, KeyBudget, Usage
 
 # Longer answers are cut: a side call wants a paragraph.
 _MAX_CHARS = 64_000
@@ -44,12 +44,14 @@ class SideCalls:
         deadline_s: float,
         sampling: Sampling | None = None,
         plans_calls: bool = False,
+        payer: KeyBudget | None = None,
     ) -> SideAnswer:
         """Returns the answer and its usage. `plans_calls` as in a StepRequest. Raises what the provider raises, and
         BudgetExceeded."""
         estimate = (byte_length(text) + byte_length(system)) // BYTES_PER_TOKEN
-        asked = AdmittedCall(new_id("use"), session, route.name, category, estimate)
+        asked = AdmittedCall(new_id("use"), session, route.name, category, estimate, payer)
         call = await self._ledger.admit(asked, answer_tokens=max_tokens, deadline_s=deadline_s)
+        max_tokens = call.answer_tokens
         request = StepRequest(
             model=route.info.id,
             messages=(SystemMessage(system), user(text)),
@@ -75,11 +77,11 @@ class SideCalls:
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
         return SideAnswer(answer.strip(), self._ledger.book(call, usage or guess))
 
-    async def embed(self, route: Route, inputs: Inputs) -> Embedded:
+    async def embed(self, route: Route, inputs: Inputs, payer: KeyBudget | None = None) -> Embedded:
         """Returns vectors and their usage, the backend's or our estimate. Raises what the provider raises, and
         BudgetExceeded."""
         guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
-        asked = AdmittedCall(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens)
+        asked = AdmittedCall(new_id("use"), "", route.name, Category.EMBED, guess.prompt_tokens, payer)
         call = await self._ledger.admit(asked, answer_tokens=0, deadline_s=_EMBEDDING_S)
         try:
             embedded = await route.provider.embed(route.info.id, inputs)

@@ -129,8 +129,8 @@ class TurnBuilder:
         if not specs:
             return None
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
-        charged_to = request.charged_to or session
-        writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to)
+        charged_to, payer = request.charged_to or session, request.payer
+        writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to, payer=payer)
         return Planner(writer, planning, specs, plan.journal, plan.save)
 
     def _system_parts(

@@ -228,6 +228,7 @@ class MessagesStreamEncoder:
 
     def _end(self, finished: TurnFinished) -> list[bytes]:
         if (problem := problem_of_end(finished, self.failed)) is not None:
+            self.failed = problem
             return [*self._close(), self.failure(problem)]
         pieces: list[bytes] = []
         if words := limit_notice(finished):

@@ -19,12 +19,13 @@ from http.cookies import CookieError, SimpleCookie
 
 import msgspec
 
+from aish.engine.model.key_spending import KeySpending, KeySpent
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.keys import KIND, KeyRecord, KeySpending, KeySpent, decode_record, digest_of, list_keys
+from aish.frontends.http.auth.keys import KIND, KeyRecord, decode_record, digest_of, list_keys
 from aish.frontends.http.server.http_errors import INVALID, HttpProblem
 from aish.ports import Store
 from aish.types.globs import globs_of
-from aish.types.usage import Usage
+from aish.types.usage import KeyBudget
 
 RUN_KEY_ID = "given"  # the id of keys that were given for this run only
 CONSOLE_KIND = "console"
@@ -40,7 +41,8 @@ class Caller(msgspec.Struct, frozen=True):
     """The sender of a request and what it may do. `models` and `tools` are globs.
 
     `key` is the id of its key ("" where no key is needed), `digest` the hash of a key in the store. `admin`: may also
-    see and answer what belongs to others. `metrics`: may read the counters of all callers.
+    see and answer what belongs to others. `metrics`: may read the counters of all callers. `payer` is
+    charged for its model calls.
     """
 
     key: str = ""
@@ -49,6 +51,7 @@ class Caller(msgspec.Struct, frozen=True):
     admin: bool = False
     metrics: bool = False
     digest: str = ""
+    payer: KeyBudget | None = None
 
     @property
     def owner(self) -> str:
@@ -101,15 +104,15 @@ class KeyRing:
     """`given` are keys of this run only, which may do everything. `always`: a key is required even when the last one
     has been revoked."""
 
-    def __init__(self, store: Store, given: Sequence[str] = (), *, always: bool = False) -> None:
+    def __init__(self, store: Store, spending: KeySpending, given: Sequence[str] = (), *, always: bool = False) -> None:
         self._store = store
+        self._spending = spending
         self._always = always
         self._given = frozenset(digest_of(key) for key in given)
         self._cached: dict[str, _CachedKey] = {}
         self._required_until_s = 0.0
         self._required = True
         self._minutes: dict[str, tuple[int, int]] = {}
-        self._spending = KeySpending(store)
 
     async def authenticate(self, exchange: Exchange, *, spends: bool = True) -> Caller:
         """Returns the caller: by a key in the request, else by the console's cookie, else the local caller.
@@ -149,7 +152,8 @@ class KeyRing:
             self._check_rate(record)
         if limited and spends:
             await self._check_budget(record)
-        return Caller(record.id, record.models, record.tools, record.admin, record.metrics, record.digest)
+        payer = KeyBudget(record.id, record.tokens_per_day, record.dollars_per_day)
+        return Caller(record.id, record.models, record.tools, record.admin, record.metrics, record.digest, payer)
 
     async def find_session(self, token: str) -> ConsoleSession | None:
         document = await self._store.find(CONSOLE_KIND, digest_of(token)) if token else None
@@ -173,9 +177,10 @@ class KeyRing:
             return await self._find(caller.digest) is not None
         return caller.key == RUN_KEY_ID or not await self.are_required()
 
-    async def spend(self, caller: Caller, usage: Usage) -> None:
-        if caller.key and caller.key != RUN_KEY_ID:
-            await self._spending.add(caller.key, usage)
+    async def save_spending(self, key: str) -> None:
+        """Writes what the model calls that were charged to the key have cost."""
+        if key and key != RUN_KEY_ID:
+            await self._spending.save(key)
 
     async def check_budget(self, caller: Caller) -> None:
         """For background work. Raises HttpProblem 402, and 401 if the key has been revoked."""

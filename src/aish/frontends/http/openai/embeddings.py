@@ -56,10 +56,10 @@ class Embeddings:
         service.check_model(caller, given.model)
         inputs = _inputs(given.input)
         route = await service.engine.router.resolve(given.model)
-        embedded = await run_while_connected(exchange, service.engine.side_calls.embed(route, inputs))
+        embedded = await run_while_connected(exchange, service.engine.side_calls.embed(route, inputs, caller.payer))
         vectors, spent = embedded.vectors, embedded.usage or NOTHING_USED
         service.metrics.count_spent(service.metrics.model_counters(route.name), spent)
-        await service.keys.spend(caller, spent)
+        await service.keys.save_spending(caller.key)
         _check_dimensions(given, vectors)
         encoded = _as_base64 if given.encoding_format == "base64" else list
         data = [{"object": "embedding", "index": n, "embedding": encoded(v)} for n, v in enumerate(vectors)]

@@ -105,7 +105,7 @@ class EngineHost:
 
     def _use_engine(self) -> None:
         self.engine = self._generation.engine
-        self.keys = KeyRing(self.store, self._given_keys, always=self._must_have_keys)
+        self.keys = KeyRing(self.store, self.engine.ledger.keys, self._given_keys, always=self._must_have_keys)
 
     def redacted(self, body: bytes) -> bytes:
         """JSON without known secrets, for storing."""

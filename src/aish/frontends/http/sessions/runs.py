@@ -112,6 +112,7 @@ class ServerRuns:
             where=SERVER,
             may_fall_back=caller.may_use_model(config.routing.fallback),
             owner=caller.owner,
+            payer=caller.payer,
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.start(RunKind.NORRIS, check_goal(given.goal), body, session=session)
@@ -198,7 +199,7 @@ class ServerRuns:
                     async for events in batches:
                         meter.observe(events)
             finally:
-                await self._host.keys.spend(caller, meter.usage)
+                await self._host.keys.save_spending(caller.key)
 
         await self._in_background(work)
 
@@ -254,7 +255,7 @@ class _Watcher:
         try:
             yield meter.observe
         finally:
-            await keys.spend(self._owner, meter.usage)
+            await keys.save_spending(self._owner.key)
         try:
             await keys.check_budget(self._owner)
         except HttpProblem as problem:

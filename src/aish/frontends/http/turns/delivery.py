@@ -92,7 +92,7 @@ async def stream_turn(
             await watch.send(streamer.failure(problem))
         finally:
             if caller.key:
-                await service.keys.spend(caller, meter.usage)
+                await service.keys.save_spending(caller.key)
         await watch.finish()
 
 
@@ -128,7 +128,7 @@ async def collect_turn(
         finally:
             add_turn_header(exchange, meter.turn)
             if caller.key:
-                await service.keys.spend(caller, meter.usage)
+                await service.keys.save_spending(caller.key)
 
 
 def add_turn_header(exchange: Exchange, turn: str, *, trace: bool = False) -> None:

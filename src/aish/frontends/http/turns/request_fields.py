@@ -160,6 +160,7 @@ def build_turn_request(
         sampling=sampling,
         stream=stream,
         owner=caller.owner,
+        payer=caller.payer,
     )
 
 

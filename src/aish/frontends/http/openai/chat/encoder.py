@@ -201,7 +201,8 @@ class ChatStreamEncoder:
         if finished.reason is TurnEnd.FAILED:
             return self.failure(self.failed or HttpProblem(500, finished.detail))
         if finished.reason is TurnEnd.COST:
-            return self.failure(HttpProblem(402, finished.detail, type=INVALID, code="cost_limit"))
+            self.failed = HttpProblem(402, finished.detail, type=INVALID, code="cost_limit")
+            return self.failure(self.failed)
         words = limit_notice(finished)
         pieces = [self.word(self._paragraphs.append_notice(words))] if words else []
         pieces.append(self._delta_chunk({}, _FINISH_REASONS.get(finished.reason, "stop")))

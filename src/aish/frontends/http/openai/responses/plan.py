@@ -343,6 +343,7 @@ def _base(
         traceparent=read_traceparent(exchange),
         stream=bool(body.stream or body.background),
         owner=caller.owner,
+        payer=caller.payer,
     )
 
 

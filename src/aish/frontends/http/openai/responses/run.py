@@ -81,7 +81,7 @@ class ResponseRun:
             drop_traceback(exc)
             self.last = self.stream.fail(exc if isinstance(exc, HttpProblem) else problem_of(exc))
         finally:
-            await self._keys.spend(self._caller, self._meter.usage)
+            await self._keys.save_spending(self._caller.key)
         if self.stream.failed is not None and not self._has_begun():
             raise self.stream.failed
         try:
