@@ -71,7 +71,7 @@ def test_only_config_and_app_read_the_environment():
     ]
     # app hands the environment to config; the process owner passes a chosen part of it on to children.
     # `aish serve` hands its command line to its workers that way.
-    allowed = {"app/container.py", "process/spec.py", "process/child.py", "frontends/http/server/serve.py"}
+    allowed = {"app/container.py", "process/child.py", "frontends/http/server/serve.py"}
     assert set(offenders) <= allowed, offenders
 
 

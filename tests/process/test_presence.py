@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.process.host_presence import BEAT_S, KIND, SILENT_S, HostPresence
-from aish.process.liveness import ProcessOwners
+from aish.process.liveness import BEAT_S, KIND, SILENT_S, HostPresence, ProcessOwners
 from aish.storage.memory import MemoryStore
 from aish.types.records import Document
 from support.eventually import eventually

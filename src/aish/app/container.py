@@ -34,8 +34,7 @@ from aish.errors import AishError, UsageError
 from aish.frontends.runtime import CachedModel, ProcessEnvironment, Progress, UndoableEdit
 from aish.ports import Provider, Store, Toolset
 from aish.process.clock import SystemClock
-from aish.process.host_presence import HostPresence
-from aish.process.liveness import ProcessOwners
+from aish.process.liveness import HostPresence, ProcessOwners
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import Judgement

@@ -20,27 +20,94 @@ Known limit: a group is identified by its number. The number is reused only afte
 from __future__ import annotations
 
 import asyncio
+import errno
+import fnmatch
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Awaitable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
 import msgspec
 
 from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
-from aish.process import descendants, orphan_guard
+from aish.process import orphan_guard, process_groups
 from aish.process.pipes import STDIN, ByteStream, ChildPipes, StderrRing
 from aish.process.spawn import spawn_child
-from aish.process.spec import POSIX, ProcessSpec, child_environment, spawn_failed
 
-__all__ = ["ChildProcess", "Completed", "ProcessSpec", "run"]
-
+POSIX = sys.platform != "win32"
+_INHERITED = ("HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+_INHERITED_ON_WINDOWS = (
+    *("APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES*"),
+    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"),
+)
 _KILL_WAIT_S = 2.0  # the kernel ends a killed process at once, unless it hangs in a driver: then it is abandoned
 _POLL_S = 0.01
 _END_SIGNALS = (signal.SIGHUP, signal.SIGCONT, signal.SIGTERM) if POSIX else ()
 _NO_TIMEOUT_S = 86_400.0
+
+
+class ProcessSpec(msgspec.Struct, frozen=True):
+    """Specifies a child process. Its repr shows neither arguments nor values of variables: both may contain secrets."""
+
+    argv: tuple[str, ...]
+    name: str = ""
+    env: Mapping[str, str] = {}
+    inherit: tuple[str, ...] = ()  # patterns of further variables to inherit from our own environment
+    cwd: Path | None = None
+    stdout: Literal["pipe", "devnull", "inherit"] = "pipe"
+    stdout_max_bytes: int = 256 * 1024  # buffered ahead of the consumer; beyond that the child waits
+    stderr_lines: int = 64
+    stderr_line_bytes: int = 500
+    redact: Callable[[str], str] | None = None
+    close_wait_s: float = 2.0
+    term_wait_s: float = 2.0
+    # A terminal for stdin, stdout and stderr, which becomes the controlling terminal of its session (see `pty`).
+    terminal: int | None = None
+    spares_hangup: bool = True  # on a terminal: processes that ignore SIGHUP (`nohup`) outlive its session
+    # A unique NAME=VALUE for the environment. With it all descendants are ended with the child, also those that left
+    # its session (`process_groups`). Linux, on a terminal.
+    mark: str = ""
+    pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX
+
+    @property
+    def title(self) -> str:
+        return self.name or PurePath(self.argv[0]).name
+
+    def __repr__(self) -> str:
+        names = ",".join(sorted(self.env))
+        return f"ProcessSpec({self.title!r}, argv=({self.argv[0]!r}, +{len(self.argv) - 1}), env=[{names}])"
+
+
+def child_environment(ours: Mapping[str, str], spec: ProcessSpec) -> dict[str, str]:
+    """The inherited variables that programs need, and those of the spec."""
+    patterns = (*(_INHERITED if POSIX else _INHERITED_ON_WINDOWS), *spec.inherit)
+    mark, _, value_of_mark = spec.mark.partition("=")
+    given = dict(spec.env) | ({mark: value_of_mark} if mark else {})
+    return {name: value for name, value in ours.items() if _matches(name, patterns)} | given
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def spawn_failed(spec: ProcessSpec, exc: Exception) -> SpawnFailed:
+    program, message = spec.argv[0], f"cannot start {spec.title}"
+    if spec.cwd is not None and not spec.cwd.is_dir():
+        return SpawnFailed(f"{message}: there is no directory {spec.cwd}", hint="create it, or configure another cwd")
+    if isinstance(exc, FileNotFoundError):
+        hint = "install it, or configure its full path"
+        return SpawnFailed(f"{message}: {program} was not found", hint=hint)
+    if isinstance(exc, PermissionError):
+        return SpawnFailed(f"{message}: {program} may not be executed", hint=f"check it with: ls -l {program}")
+    if isinstance(exc, OSError) and exc.errno == errno.ENOEXEC:
+        hint = "is it for another kind of machine, or a script without a #! line?"
+        return SpawnFailed(f"{message}: {program} is not a program this machine can run", hint=hint)
+    reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+    return SpawnFailed(f"{message}: {reason or type(exc).__name__}")
 
 
 class ChildProcess:
@@ -94,7 +161,7 @@ class ChildProcess:
         if self._pipes.stdout.ended:
             await self._pipes.drained.wait()
         else:  # the consumer of stdout may be slow, so it is not waited for
-            await _wait_at_most(ChildPipes.LINGER_S, self._pipes.drained.wait())
+            await _wait_for(ChildPipes.LINGER_S, self._pipes.drained.wait())
         code = self.returncode
         assert code is not None
         return code
@@ -153,19 +220,19 @@ class ChildProcess:
         finds them."""
         is_running = not self._pipes.exited.is_set()
         if number == signal.SIGKILL:
-            descendants.kill_descendants(self.pid if is_running else None, self.spec.mark)
+            process_groups.kill_descendants(self.pid if is_running else None, self.spec.mark)
         elif number and is_running:
-            descendants.signal_descendants(self.pid, number)
+            process_groups.signal_descendants(self.pid, number)
 
     async def end_descendants(self) -> None:
         """Ends all descendants; the child itself keeps running. The spec must have a mark."""
         for number in _END_SIGNALS:
-            descendants.signal_descendants(self.pid, number)
+            process_groups.signal_descendants(self.pid, number)
         for _ in range(int(self.spec.term_wait_s / _POLL_S)):
-            if not descendants.signal_descendants(self.pid, 0):
+            if not process_groups.signal_descendants(self.pid, 0):
                 return
             await asyncio.sleep(_POLL_S)
-        descendants.kill_descendants(self.pid, self.spec.mark)
+        process_groups.kill_descendants(self.pid, self.spec.mark)
 
     async def _end(self) -> None:
         """Ends the group in a separate task: a cancellation can hurry that, but not skip it."""
@@ -181,9 +248,9 @@ class ChildProcess:
         try:
             self.close_stdin()
             self._hang_up()
-            await _wait_at_most(self.spec.close_wait_s, self._pipes.exited.wait())
+            await _wait_for(self.spec.close_wait_s, self._pipes.exited.wait())
             if self._signal(signal.SIGTERM):
-                await _wait_at_most(self.spec.term_wait_s, self._wait_for_group())
+                await _wait_for(self.spec.term_wait_s, self._wait_for_group())
         finally:
             self.kill()
             await self._reap()
@@ -192,16 +259,16 @@ class ChildProcess:
         await self._pipes.exited.wait()
         while self._signal(0):
             if POSIX:
-                orphan_guard.reap_group(self.pid)
+                process_groups.reap_group(self.pid)
             await asyncio.sleep(_POLL_S)
 
     async def _reap(self) -> None:
         try:
-            await _wait_at_most(_KILL_WAIT_S, self._pipes.exited.wait())
-            await _wait_at_most(ChildPipes.LINGER_S, self._pipes.drained.wait())
+            await _wait_for(_KILL_WAIT_S, self._pipes.exited.wait())
+            await _wait_for(ChildPipes.LINGER_S, self._pipes.drained.wait())
         finally:  # also when the loop is being torn down
             self._release()
-        await _wait_at_most(_KILL_WAIT_S, self._pipes.closed.wait())
+        await _wait_for(_KILL_WAIT_S, self._pipes.closed.wait())
 
     def _release(self) -> None:
         self._released = True  # from here on the number of the group may be reused
@@ -217,10 +284,10 @@ class ChildProcess:
             if self.spec.mark:
                 self._signal_descendants(number)
             if self.spec.terminal is not None:
-                return orphan_guard.signal_session(
+                return process_groups.signal_session(
                     self.pid, number, self._spared_groups, spares_hangup=self.spec.spares_hangup
                 )
-            return orphan_guard.signal_group(self.pid, number)
+            return process_groups.signal_group(self.pid, number)
         if self.returncode is not None:
             return False
         with suppress(ProcessLookupError):
@@ -231,7 +298,7 @@ class ChildProcess:
         return True
 
 
-async def _wait_at_most(timeout_s: float, waiting: Awaitable[object]) -> None:
+async def _wait_for(timeout_s: float, waiting: Awaitable[object]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await waiting

@@ -1,4 +1,4 @@
-"""Makes children die with aish, however it ends, and sends signals to their groups. POSIX; does nothing elsewhere.
+"""Makes children die with aish, however it ends. POSIX; does nothing elsewhere.
 
 Two independent ways, because each has a gap:
 
@@ -15,20 +15,19 @@ Without prctl (macOS) the guard does everything; without `sh` there is only the 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _POSIX = os.name == "posix"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PROC = Path("/proc")
 
 # Ends when its input ends. Ignores the signals that a terminal or a supervisor sends to all processes.
 _SCRIPT = """
@@ -180,16 +179,16 @@ class _Guard:
         shell = shutil.which("sh", path=os.defpath) or shutil.which("sh")
         if shell is None:
             return
-        theirs, ours = os.pipe()  # no other child inherits them
+        guard_end, our_end = os.pipe()  # no other child inherits them
         try:
-            self.pid = _spawn_unowned(shell, theirs)
-            os.set_blocking(ours, False)
-            os.write(ours, "".join(f"+ {target}\n" for target in self._targets).encode())
-            self._pipe = ours
+            self.pid = _spawn_unowned(shell, guard_end)
+            os.set_blocking(our_end, False)
+            os.write(our_end, "".join(f"+ {target}\n" for target in self._targets).encode())
+            self._pipe = our_end
         except OSError:
-            os.close(ours)
+            os.close(our_end)
         finally:
-            os.close(theirs)
+            os.close(guard_end)
 
 
 def _spawn_unowned(shell: str, stdin: int) -> int:
@@ -216,50 +215,24 @@ def _guard() -> _Guard:
     return _current
 
 
-def signal_group(group: int, number: int) -> bool:
-    """Signals a process group. Whether it has any processes; `number` 0 only asks."""
+@contextmanager
+def terminate_with_parent() -> Iterator[None]:
+    """Inside, the end of the supervisor that started this worker sends SIGTERM to it: otherwise it would keep the port.
+    Then it shuts down in order. Does nothing in a process that is no worker."""
+    from multiprocessing import parent_process
+
+    parent, loop = parent_process(), asyncio.get_running_loop()
+    if parent is None:
+        yield
+        return
+    sentinel = parent.sentinel
+
+    def end() -> None:
+        loop.remove_reader(sentinel)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(sentinel, end)
     try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # PermissionError: only zombies (macOS), or another user's processes
-        return False
-    return True
-
-
-def signal_session(
-    leader: int, number: int, spared: frozenset[int] = frozenset(), *, spares_hangup: bool = True
-) -> bool:
-    """Signals all processes of a session, except the spared groups and, with `spares_hangup`, those that ignore SIGHUP.
-    Whether there were any."""
-    members = [pid for pid in _session_members(leader, spared) if not (spares_hangup and _ignores_hangup(pid))]
-    if not members:
-        return not _PROC.is_dir() and signal_group(leader, number)
-    for pid in members:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-    return True
-
-
-def _session_members(leader: int, spared: frozenset[int]) -> list[int]:
-    """The processes of a session, without zombies."""
-    found = []
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            state, _, group, session_id, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
-            if int(session_id) == leader and state not in b"ZX" and int(group) not in spared:
-                found.append(int(folder.name))
-    return found
-
-
-def _ignores_hangup(pid: int) -> bool:
-    with suppress(OSError):
-        for line in (_PROC / str(pid) / "status").read_bytes().splitlines():
-            if line.startswith(b"SigIgn:"):
-                return bool(int(line.split()[1], 16) & 1 << (signal.SIGHUP - 1))
-    return False
-
-
-def reap_group(group: int) -> None:
-    """Reaps orphans of a group. They become children of aish if it is process 1 of a container."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-group, os.WNOHANG) != (0, 0):
-            pass
+        yield
+    finally:
+        loop.remove_reader(sentinel)

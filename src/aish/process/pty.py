@@ -20,9 +20,9 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from aish.errors import ProcessError
-from aish.process import orphan_guard
+from aish.process import process_groups
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.pty_modes import (
+from aish.process.terminal import (
     WindowSize,
     drain_input,
     is_reading_secret,
@@ -134,7 +134,7 @@ class Pty:
     def signal_foreground(self, number: int) -> None:
         """Signals the group that has the terminal, or the child itself if it has the terminal or the group is gone."""
         group = self.foreground_group()
-        if group == self.pid or not orphan_guard.signal_group(group, number):
+        if group == self.pid or not process_groups.signal_group(group, number):
             self.signal_child(number)
 
     def signal_child(self, number: int) -> None:
@@ -149,7 +149,7 @@ class Pty:
     def interrupt(self) -> None:
         """Sends SIGINT to the child's group and to the one in the foreground, as Ctrl-C does."""
         for group in {self.pid: None, self.foreground_group(): None}:
-            orphan_guard.signal_group(group, signal.SIGINT)
+            process_groups.signal_group(group, signal.SIGINT)
 
     async def end_descendants(self) -> None:
         """Ends all descendants of the child; the child itself keeps running."""

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -25,21 +26,21 @@ _LOW_BYTES = 16 * 1024
 
 def spawn_child(protocol: asyncio.SubprocessProtocol, argv: tuple[str, ...], **options: Any) -> ChildTransport:
     """Starts a child. Takes the options of Popen and raises what it raises; `stdin` None creates a pipe."""
-    ours: socket.socket | None = None
-    theirs: socket.socket | None = None
+    our_end: socket.socket | None = None
+    child_end: socket.socket | None = None
     if options.get("stdin") is None:
-        ours, theirs = socket.socketpair()
-        options["stdin"] = theirs
+        our_end, child_end = socket.socketpair()
+        options["stdin"] = child_end
     try:
         child = subprocess.Popen(argv, bufsize=0, **options)
     except BaseException:
-        if ours is not None:
-            ours.close()
+        if our_end is not None:
+            our_end.close()
         raise
     finally:
-        if theirs is not None:
-            theirs.close()
-    return ChildTransport(asyncio.get_running_loop(), protocol, child, ours)
+        if child_end is not None:
+            child_end.close()
+    return ChildTransport(asyncio.get_running_loop(), protocol, child, our_end)
 
 
 class ChildTransport(asyncio.SubprocessTransport):
@@ -322,3 +323,22 @@ class _PipeWriter(asyncio.WriteTransport):
         self._unsent.clear()
         self._socket.close()
         self._loop.call_soon(self._child.pipe_ended, _STDIN, exc)
+
+
+def run_quickly(argv: Sequence[str], stdin: str, *, timeout_s: float) -> str | None:
+    """Blocks while it runs a program that takes milliseconds and has no side effects. Any other is `child`'s.
+
+    Returns what the program writes to stderr, with an empty environment; None if it cannot be run in time.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=stdin.encode("utf-8", "replace"),
+            capture_output=True,
+            timeout=timeout_s,
+            env={"LC_ALL": "C"},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stderr.decode("utf-8", "replace")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from aish.errors import ProcessError
-from aish.process.orphan_guard import signal_group
+from aish.process.process_groups import signal_group
 from aish.tools.bash.channel import Channel
 
 _SIGKILL = 9

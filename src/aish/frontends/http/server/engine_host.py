@@ -188,7 +188,7 @@ class EngineHost:
     def _ending_with_parent(self) -> AbstractContextManager[None]:
         if MANY_WORKERS not in self.runtime.process_environment.env:
             return nullcontext()
-        from aish.process.parent_death import terminate_with_parent  # a server of one process does without
+        from aish.process.orphan_guard import terminate_with_parent  # a server of one process does without
 
         return terminate_with_parent()
 

@@ -36,7 +36,7 @@ from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
 from aish.frontends.shell.prompt.routing import Destination, route
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
-from aish.process.quick_run import run_quickly
+from aish.process.spawn import run_quickly
 
 _REFRESH_S = 1.0
 _GOAL_COMMAND = ":norris "

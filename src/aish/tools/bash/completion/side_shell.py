@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.process.orphan_guard import signal_group
+from aish.process.process_groups import signal_group
 from aish.tools.bash.channel import Channel
 from aish.tools.bash.completion.names import ShellNames
 from aish.tools.bash.completion.words import Split, quote_name, split
