@@ -223,7 +223,7 @@ def _init_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _eval_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.frontends.eval.options import eval_parser
+    from aish.frontends.eval.command import eval_parser
 
     return eval_parser(prog)
 

@@ -15,7 +15,7 @@ from aish.errors import ProviderUnavailable
 from aish.frontends.eval.attempt import MAX_RETRIES, AttemptSettings, attempt
 from aish.frontends.eval.cases import Case, Expectation, Final, World
 from aish.frontends.eval.matching import ExpectedCall
-from aish.frontends.eval.results import Result, Setting
+from aish.frontends.eval.report import Result, Setting
 from aish.frontends.eval.runner import MAX_FAILURES_IN_A_ROW, EvalPlan, run_plan
 from aish.ports import Toolset
 from aish.providers.scripted import Item

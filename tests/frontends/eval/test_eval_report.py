@@ -13,10 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import UsageError
-from aish.frontends.eval.baseline import compare, describe, load_report
-from aish.frontends.eval.figures import Share, make_rows, table_lines
 from aish.frontends.eval.page import page
-from aish.frontends.eval.results import GotCall, Report, Result
+from aish.frontends.eval.report import (
+    GotCall,
+    Report,
+    Result,
+    Share,
+    compare,
+    describe,
+    load_report,
+    make_rows,
+    table_lines,
+)
 
 
 def result(case: str = "c1", outcome: str = "right", **fields: Any) -> Result:

@@ -7,9 +7,8 @@ values of an argument; an empty string in it means that the argument may be omit
 
 from __future__ import annotations
 
-import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +18,26 @@ from aish.errors import UsageError
 from aish.frontends.eval.matching import sample
 from aish.tool_calls.schema.validator import schema_errors
 
+_ANSWERS = "possible_answer/"
 CATEGORIES = {"simple_python": "simple", "multiple": "multiple", "parallel": "parallel", "irrelevance": "irrelevance"}
 # The real files have less than 1 MiB each.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "", "double": "number", "long": "integer"}
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
-Read = Callable[[str], bytes | None]
-
 
 def convert(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
     """Writes `bfcl_….jsonl` files. Yields each file with its number of cases. Raises UsageError."""
     target.mkdir(parents=True, exist_ok=True)
+    found = _read_folder(source) if source.is_dir() else _read_wheel(source)
     done = 0
     for category, word in CATEGORIES.items():
-        lines = _convert_category(category, f"bfcl_{word}", _reader(source))
-        if lines is None:
-            continue
-        file = target / f"bfcl_{word}.jsonl"
-        file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        done += 1
-        yield file, len(lines)
+        lines = _convert_category(category, f"bfcl_{word}", found)
+        if lines:
+            file = target / f"bfcl_{word}.jsonl"
+            file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            done += 1
+            yield file, len(lines)
     if not done:
         raise UsageError(
             f"{source} holds none of the Berkeley files",
@@ -47,52 +45,42 @@ def convert(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         )
 
 
-def _reader(source: Path) -> Read:
-    """A function that reads a file by the end of its path, from a folder or a wheel."""
-    if source.is_dir():
-        return lambda end: _read_below(source, end)
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    """The files of the leaderboard by name, each read once. Answers have the name of the questions in a folder of their
+    own, which is part of the name here."""
+    files = sorted(file for category in CATEGORIES for file in folder.rglob(f"BFCL_v4_{category}.json"))
+    return _by_name((file.as_posix(), file.read_bytes()[:MAX_FILE_BYTES]) for file in files)
+
+
+def _read_wheel(wheel: Path) -> dict[str, bytes]:
+    wanted = tuple(f"BFCL_v4_{category}.json" for category in CATEGORIES)
     try:
-        with zipfile.ZipFile(io.BytesIO(source.read_bytes())) as archive:
-            names = [name for name in archive.namelist() if "unused" not in name]
-            wanted = {name: archive.getinfo(name) for name in names if name.endswith(_endings())}
-            texts = {name: archive.read(name) for name, info in wanted.items() if info.file_size <= MAX_FILE_BYTES}
+        with zipfile.ZipFile(wheel) as archive:
+            infos = [info for info in archive.infolist() if info.filename.endswith(wanted)]
+            return _by_name((i.filename, archive.read(i)) for i in infos if i.file_size <= MAX_FILE_BYTES)
     except (OSError, zipfile.BadZipFile) as exc:
-        raise UsageError(f"{source} is neither a folder nor a wheel: {exc}") from exc
-    return lambda end: next((text for name, text in texts.items() if f"/{name}".endswith(end)), None)
+        raise UsageError(f"{wheel} is neither a folder nor a wheel: {exc}") from exc
 
 
-def _endings() -> tuple[str, ...]:
-    return tuple(f"BFCL_v4_{category}.json" for category in CATEGORIES)
+def _by_name(files: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for path, text in files:
+        *folders, name = path.split("/")
+        if "unused" not in path:
+            found.setdefault(f"{_ANSWERS}{name}" if "possible_answer" in folders else name, text)
+    return found
 
 
-def _read_below(folder: Path, end: str) -> bytes | None:
-    found = sorted(file for file in folder.rglob(end.rpartition("/")[2]) if f"/{file.as_posix()}".endswith(end))
-    files = [file for file in found if "unused" not in file.parts]
-    return files[0].read_bytes()[:MAX_FILE_BYTES] if files else None
-
-
-def _convert_category(category: str, suite: str, read: Read) -> list[dict[str, Any]] | None:
-    questions = _lines(_read_questions(read, f"BFCL_v4_{category}.json"), category)
-    if not questions:
-        return None
-    answers = {
-        line["id"]: line["ground_truth"]
-        for line in _lines(read(f"/possible_answer/BFCL_v4_{category}.json"), category) or []
-    }
+def _convert_category(category: str, suite: str, files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    name = f"BFCL_v4_{category}.json"
     try:
-        return [_case(question, suite, answers.get(question["id"])) for question in questions]
+        answers = {line["id"]: line["ground_truth"] for line in _lines(files.get(_ANSWERS + name, b""), category)}
+        return [_case(line, suite, answers.get(line["id"])) for line in _lines(files.get(name, b""), category)]
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as exc:
-        raise UsageError(f"BFCL_v4_{category}.json is not in the shape of version 4: {exc!r}") from exc
+        raise UsageError(f"{name} is not in the shape of version 4: {exc!r}") from exc
 
 
-def _read_questions(read: Read, name: str) -> bytes | None:
-    """Reads the file of the questions; the file of the answers has the same name in another folder."""
-    return read(f"/data/{name}") or read(f"/{name}")
-
-
-def _lines(text: bytes | None, category: str) -> list[Any] | None:
-    if text is None:
-        return None
+def _lines(text: bytes, category: str) -> list[Any]:
     try:
         return [msgspec.json.decode(line) for line in text.splitlines() if line.strip()]
     except msgspec.DecodeError as exc:
@@ -106,7 +94,7 @@ def _case(question: dict[str, Any], suite: str, truth: list[dict[str, Any]] | No
         "id": f"bfcl-{question['id']}",
         "suite": suite,
         "messages": [
-            {"role": said["role"], "content": said["content"]} for said in question["question"][0] if said["content"]
+            {"role": turn["role"], "content": turn["content"]} for turn in question["question"][0] if turn["content"]
         ],
         "tools": list(tools.values()),
         "expect": {"calls": calls} if calls else {"no_call": True},
@@ -127,15 +115,15 @@ def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schema(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = {key: theirs[key] for key in ("description", "enum", "required") if theirs.get(key)}
-    word = str(theirs.get("type", "")).lower()
+def _schema(given: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {key: given[key] for key in ("description", "enum", "required") if given.get(key)}
+    word = str(given.get("type", "")).lower()
     if kind := _TYPES.get(word, word):
         schema["type"] = kind
-    if "properties" in theirs:
-        schema["properties"] = {key: _schema(value) for key, value in theirs["properties"].items()}
-    if "items" in theirs:
-        schema["items"] = _schema(theirs["items"])
+    if "properties" in given:
+        schema["properties"] = {key: _schema(value) for key, value in given["properties"].items()}
+    if "items" in given:
+        schema["items"] = _schema(given["items"])
     return schema
 
 

@@ -37,7 +37,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ToolSpec(self.name, self.description, self.parameters, Effect.READ, "case")
 
 
-class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CaseMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message in the format of chat files."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -85,7 +85,7 @@ class World(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     suite: str
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[CaseMessage, ...]
     expect: Expectation
     tools: tuple[ToolDefinition | str, ...] = ()
     offer: tuple[str, ...] = ()

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from aish.frontends.eval.baseline import compare
-from aish.frontends.eval.figures import EvalRow, make_rows, percent
-from aish.frontends.eval.results import Report, Result
+from aish.frontends.eval.report import ALL, HEADS, TEXT_COLUMNS, EvalRow, Report, Result, compare, make_rows
 from aish.frontends.terminal import visible
 
 # More would make the page slow to open; the JSON report has them all.
@@ -39,10 +37,6 @@ svg .grid { stroke: var(--line); }
 
 # Sizes of a plot in pixels.
 _LABEL, _PLOT, _LINE, _HEAD = 300, 460, 24, 24
-_COLUMNS = (
-    "n", "exact", "95 %", "right tool", "called", "valid", "refused", "rounds", "retries", "repairs", "median s",
-    "tokens", "errors",
-)  # fmt: skip
 
 
 def page(report: Report, before: Report | None = None) -> str:
@@ -109,34 +103,30 @@ def _bar(row: EvalRow, y: int) -> Iterator[str]:
 
 
 def _figures(figures: Sequence[EvalRow]) -> Iterator[str]:
-    heads = "".join(f'<th class="number">{column}</th>' for column in _COLUMNS)
-    yield f'<div class="wide"><table><thead><tr><th>suite</th><th>model</th><th>mode</th>{heads}</tr></thead><tbody>'
+    yield _table_head(*HEADS, texts=TEXT_COLUMNS)
     for row in figures:
-        low, high = row.exact.interval
-        cells = (
-            str(row.exact.of), percent(row.exact), f"{low:.0f}–{high:.0f}", percent(row.tool), percent(row.called),
-            percent(row.valid), percent(row.refused), f"{row.rounds:.1f}", str(row.retries), str(row.repairs),
-            f"{row.median_s:.2f}", f"{row.tokens:.0f}", str(row.errors),
-        )  # fmt: skip
-        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        words = "".join(f"<td>{esc(word)}</td>" for word in (row.suite, row.model, row.mode))
-        yield f"<tr{' class=whole' if row.suite == 'all' else ''}>{words}{numbers}</tr>"
-    yield "</tbody></table></div>"
+        yield f"<tr{' class=whole' if row.suite == ALL else ''}>{_cells(row.cells, TEXT_COLUMNS)}</tr>"
+    yield "</table></div>"
 
 
 def _changes(report: Report, before: Report) -> Iterator[str]:
     yield f"<h2>Since {esc(before.started)}</h2>"
-    yield '<div class="wide"><table><thead><tr><th>suite</th><th>model</th><th>mode</th>'
-    yield '<th class="number">compared</th><th class="number">before</th><th class="number">now</th>'
-    yield "<th>now wrong</th><th>now right</th></tr></thead>"
+    yield _table_head("suite", "model", "mode", "now wrong", "now right", "compared", "before", "now", texts=5)
     for change in compare(before.results, report.results):
-        words = "".join(f"<td>{esc(word)}</td>" for word in (change.suite, change.model, change.mode))
-        numbers = "".join(
-            f'<td class="number">{cell}</td>'
-            for cell in (str(change.compared), f"{change.before:.1f} %", f"{change.now:.1f} %")
-        )
-        yield f"<tr>{words}{numbers}<td>{esc(', '.join(change.lost))}</td><td>{esc(', '.join(change.won))}</td></tr>"
+        texts = (change.suite, change.model, change.mode, ", ".join(change.lost), ", ".join(change.won))
+        numbers = (str(change.compared), f"{change.before:.1f} %", f"{change.now:.1f} %")
+        yield f"<tr>{_cells((*texts, *numbers), len(texts))}</tr>"
     yield "</table></div>"
+
+
+def _table_head(*heads: str, texts: int) -> str:
+    return f'<div class="wide"><table><tr>{_cells(heads, texts, "th")}</tr>'
+
+
+def _cells(cells: Sequence[str], texts: int, tag: str = "td") -> str:
+    """The cells of a row; those after the first `texts` are numbers."""
+    marks = ("" if at < texts else ' class="number"' for at in range(len(cells)))
+    return "".join(f"<{tag}{mark}>{esc(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True))
 
 
 def _failures(results: Sequence[Result]) -> Iterator[str]:
@@ -144,7 +134,7 @@ def _failures(results: Sequence[Result]) -> Iterator[str]:
         return
     shown = f", the first {MAX_FAILURES}" if len(results) > MAX_FAILURES else ""
     yield f"<h2>Not right: {len(results)}{shown}</h2>"
-    yield '<div class="wide"><table><thead><tr><th>case</th><th>asked</th><th>expected</th><th>got</th></tr></thead>'
+    yield _table_head("case", "asked", "expected", "got", texts=4)
     for result in results[:MAX_FAILURES]:
         yield (
             f"<tr><td>{esc(result.case)}<br>{esc(result.model)}<br>{esc(result.mode)}</td>"

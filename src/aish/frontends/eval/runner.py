@@ -7,14 +7,20 @@ many times in a row is not asked again; the remaining cases are reported as skip
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from aish.engine.engine import Engine
 from aish.frontends.eval.attempt import AttemptSettings, EngineIn, attempt
 from aish.frontends.eval.cases import Case
-from aish.frontends.eval.results import Result, Setting
+from aish.frontends.eval.report import Result, Setting
+from aish.frontends.terminal import Output
 
 # More failures in a row mean that the backend is down, and not that a case is too hard.
 MAX_FAILURES_IN_A_ROW = 10
@@ -98,3 +104,51 @@ def select(cases: Sequence[Case], *, part: tuple[int, int], limit: int) -> tuple
             members = [members[at * len(members) // limit] for at in range(limit)]
         chosen += members
     return tuple(chosen)
+
+
+# Lines for a whole run if the output is no terminal.
+_LINES = 20
+
+
+class EvalProgress:
+    def __init__(self, output: Output, plan: EvalPlan) -> None:
+        self._output = output
+        self._total = plan.total
+        self._every = max(1, plan.total // _LINES)
+        self._outcomes: Counter[str] = Counter()
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._output.end_progress()
+
+    def collector(self, results: list[Result]) -> Callable[[Result], None]:
+        """A function that takes each result, stores it and shows the progress."""
+
+        def collect(result: Result) -> None:
+            results.append(result)
+            self._outcomes[result.outcome] += 1
+            line = self._line(result)
+            self._output.progress(line)
+            if not sys.stderr.isatty() and (len(results) % self._every == 0 or len(results) == self._total):
+                self._output.note(line)
+
+        return collect
+
+    def _line(self, result: Result) -> str:
+        done = self._outcomes.total()
+        left_s = (time.monotonic() - self._started) / done * (self._total - done)
+        errors = f", {self._outcomes['error']} errors" if self._outcomes["error"] else ""
+        return (
+            f"{done}/{self._total}  {result.suite} · {result.model} · {result.mode}  "
+            f"{self._outcomes['right']} right, {self._outcomes['wrong']} wrong{errors}  {_clock(left_s)} left"
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"
