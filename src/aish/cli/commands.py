@@ -72,9 +72,9 @@ def _mcp(arguments: argparse.Namespace) -> int:
     from aish import app
 
     if arguments.action == "serve":
-        from aish.frontends.mcp import serve
+        from aish.frontends.mcp import stdio
 
-        return serve.run(arguments, app.runtime([]))
+        return stdio.run(arguments, app.runtime([]))
     from aish.frontends.admin import mcp
 
     return mcp.run(arguments, app.runtime([]))

@@ -14,7 +14,7 @@ import uvicorn
 
 from aish.frontends.mcp.http import MAX_REQUESTS, McpHttp, mcp_app
 from aish.frontends.mcp.protocol import MAX_CALLS
-from aish.frontends.mcp.revisions import META_CAPABILITIES, META_VERSION
+from aish.frontends.mcp.requests import META_CAPABILITIES, META_VERSION
 from aish.net.http.client import HttpClient
 from aish.ports import CallContext
 from aish.tools.mcp.connect import open_session

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from aish.engine.tools.structured_results import MAX_BYTES
 from aish.errors import ToolError
 from aish.frontends.mcp.protocol import ToolServer
-from aish.frontends.mcp.requests import Request, read_messages, read_request
-from aish.frontends.mcp.revisions import META_CAPABILITIES, META_SERVER, META_VERSION, check_envelope
+from aish.frontends.mcp.requests import (
+    META_CAPABILITIES,
+    META_SERVER,
+    META_VERSION,
+    Request,
+    check_envelope,
+    read_messages,
+    read_request,
+)
 from aish.net.jsonrpc_message import RpcError
 from aish.ports import CallContext
 from aish.types.messages import ImagePart

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from aish.frontends.mcp.protocol import ToolServer
-from aish.frontends.mcp.revisions import META_CAPABILITIES, META_VERSION
+from aish.frontends.mcp.requests import META_CAPABILITIES, META_VERSION
 from aish.frontends.mcp.stdio import StdioServer
 from aish.ports import CallContext
 from aish.tools.mcp.connect import open_session
@@ -392,8 +392,8 @@ def test_nothing_but_protocol_reaches_stdout(private_home: Path):
     """Even where something of ours prints, or a child inherits what it should not."""
     program = (
         "import os, sys\n"
-        "from aish.frontends.mcp import serve\n"
-        "source_fd, sink_fd = serve._redirect_standard_streams()\n"
+        "from aish.frontends.mcp import stdio\n"
+        "source_fd, sink_fd = stdio._redirect_standard_streams()\n"
         "print('from python', flush=True)\n"
         "os.system('echo from a child; cat')\n"
         "os.write(sink_fd, os.read(source_fd, 100))\n"

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from aish.frontends.asgi import Headers
-from aish.frontends.mcp.requests import Request
-from aish.frontends.mcp.revisions import HEADER_MISMATCH, META_VERSION
+from aish.frontends.mcp.requests import HEADER_MISMATCH, META_VERSION, Request
 from aish.net.jsonrpc_message import RpcError
 from aish.types.tools import JsonSchema
 

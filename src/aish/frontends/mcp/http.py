@@ -8,16 +8,18 @@ If a client disconnects, its call is cancelled: no other client could fetch the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from aish.errors import ConnectionLost
 from aish.frontends.asgi import TOOLS, App, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.frontends.mcp.headers import VERSION, check_mirrored, check_standard
 from aish.frontends.mcp.protocol import McpResponse, ToolHost, ToolServer, error_response
-from aish.frontends.mcp.relay import Relay
-from aish.frontends.mcp.requests import Request, cancelled_request, read_messages, read_request
-from aish.frontends.mcp.revisions import (
+from aish.frontends.mcp.requests import (
     BUSY,
     CANCELLED,
     HANDSHAKE,
@@ -27,11 +29,14 @@ from aish.frontends.mcp.revisions import (
     STATELESS,
     TEXT_ONLY,
     UNSUPPORTED_VERSION,
+    Request,
+    cancelled_request,
     check_envelope,
+    read_messages,
+    read_request,
     speaks_stateless,
     unsupported,
 )
-from aish.frontends.mcp.sessions import McpSessions
 from aish.frontends.origin_guard import OriginGuard
 from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RpcError
 
@@ -44,6 +49,11 @@ _BATCH_VERSIONS = (None, "2025-03-26")  # None: clients of that revision do not 
 # The stateless era has a status for each error. In the other one an error is a 200, unless the request was invalid.
 _ALWAYS = {PARSE_ERROR: 400, INVALID_REQUEST: 400, UNSUPPORTED_VERSION: 400, NO_SESSION: 404, BUSY: 503}
 _STATELESS_ONLY = {INVALID_PARAMS: 400, HEADER_MISMATCH: 400, METHOD_NOT_FOUND: 404}
+_PING_S = 15.0  # proxies drop a stream that is silent for a minute or so
+_END_S = 15.0  # more than the engine gives a tool that is cancelled
+_MAX_NOTES = 256  # for a client that does not read; more are dropped
+_MAX_ENDED = 10_000  # an ended session that is pushed out by others is usable again
+_NAME = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def mcp_app(
@@ -148,8 +158,7 @@ class McpHttp:
         try:
             request = self._admit(exchange, message)
         except RpcError as exc:
-            id = message.id if isinstance(message.id, str | int) else None
-            await _reply(exchange, error_response(id, exc), stateless=True)
+            await _reply(exchange, error_response(message.id, exc), stateless=True)
             return
         relay = Relay(exchange)
         work = asyncio.ensure_future(self._server_for(exchange).answer(request, relay.note))
@@ -205,7 +214,7 @@ async def _answer_all(server: ToolServer, messages: Sequence[Message]) -> list[M
             request = read_request(message, stateless=lambda method, params: False, structured=False)
             answers.append(await server.answer(request, lambda note: None))
         except RpcError as exc:
-            answers.append(error_response(message.id if isinstance(message.id, str | int) else None, exc))
+            answers.append(error_response(message.id, exc))
     return answers
 
 
@@ -220,3 +229,102 @@ def _status(code: int, *, stateless: bool) -> int:
 
 def _is_json(content_type: str | None) -> bool:
     return (content_type or "").partition(";")[0].strip().lower() == "application/json"
+
+
+class Relay:
+    """Waits for a response while the client is connected. Progress notes turn the reply into an event stream."""
+
+    def __init__(self, exchange: Exchange, *, ping_s: float = _PING_S) -> None:
+        self._exchange = exchange
+        self._ping_s = ping_s
+        self._notes: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self.streaming = False
+
+    def note(self, message: bytes) -> None:
+        if self._exchange.takes_stream and len(self._notes) < _MAX_NOTES:
+            self._notes.append(message)
+            self._news.set()
+
+    async def run(self, work: asyncio.Future[Any]) -> bool:
+        """Waits until `work` is done. Returns False if the client has gone; `work` is then cancelled."""
+        leaving = asyncio.ensure_future(self._exchange.gone())
+        for future in (work, leaving):
+            future.add_done_callback(lambda _: self._news.set())
+        try:
+            while not leaving.done():
+                finished = work.done()
+                await self._send_notes()
+                if finished:
+                    return True
+                await self._wait()
+            return False
+        finally:
+            for future in (work, leaving):
+                future.cancel()
+            await asyncio.wait({work, leaving}, timeout=_END_S)
+
+    async def finish(self, message: bytes) -> None:
+        """Ends the stream, with a last event unless the message is empty."""
+        await self._exchange.send_piece(_event(message) if message else b"", last=True)
+
+    async def _send_notes(self) -> None:
+        self._news.clear()
+        while self._notes:
+            if not self.streaming:
+                self.streaming = True
+                await self._exchange.start_stream()
+            await self._exchange.send_piece(_event(self._notes.popleft()))
+
+    async def _wait(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._ping_s):
+                await self._news.wait()
+                return
+        if self.streaming:
+            await self._exchange.send_piece(b": ping\n\n")
+
+
+def _event(message: bytes) -> bytes:
+    return b"event: message\ndata: " + message + b"\n\n"
+
+
+class McpSessions:
+    """Sessions of the handshake era: names under which one request can cancel another. Only running requests and ended
+    sessions are remembered, so an open session needs no memory and survives a restart."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._running: dict[tuple[str, str | int], asyncio.Future[Any]] = {}
+
+    def new_name(self) -> str:
+        return secrets.token_hex(16)
+
+    def is_usable(self, name: str) -> bool:
+        return name not in self._ended and _NAME.fullmatch(name) is not None
+
+    def end(self, name: str) -> None:
+        """Ends a session and cancels its requests."""
+        self._ended[name] = None
+        if len(self._ended) > _MAX_ENDED:
+            self._ended.popitem(last=False)
+        for (session, _), work in list(self._running.items()):
+            if session == name:
+                work.cancel()
+
+    @contextmanager
+    def running(self, name: str | None, id: str | int, work: asyncio.Future[Any]) -> Iterator[None]:
+        """Inside, `cancel` can cancel the work. A request without a session cannot be cancelled."""
+        if name is None:
+            yield
+            return
+        self._running[name, id] = work
+        try:
+            yield
+        finally:
+            if self._running.get((name, id)) is work:
+                del self._running[name, id]
+
+    def cancel(self, name: str, id: str | int) -> None:
+        if (work := self._running.get((name, id))) is not None:
+            work.cancel()

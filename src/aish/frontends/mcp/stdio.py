@@ -1,4 +1,4 @@
-"""The stdio transport: JSON-RPC lines on two file descriptors.
+"""`aish mcp serve` and its transport: JSON-RPC lines on two file descriptors.
 
 `serve` reads until the input ends or the output breaks. Then running requests have a moment to finish before they are
 cancelled. Requests run concurrently; responses and notifications are written in the order in which they were made.
@@ -6,9 +6,11 @@ cancelled. Requests run concurrently; responses and notifications are written in
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import queue
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,8 +18,19 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aish.frontends.mcp.protocol import McpResponse, ToolServer, error_response
-from aish.frontends.mcp.requests import Request, cancelled_request, read_messages, read_request
-from aish.frontends.mcp.revisions import BUSY, TEXT_ONLY, check_envelope, negotiate, speaks_stateless
+from aish.frontends.mcp.requests import (
+    BUSY,
+    TEXT_ONLY,
+    Request,
+    cancelled_request,
+    check_envelope,
+    negotiate,
+    read_messages,
+    read_request,
+    speaks_stateless,
+)
+from aish.frontends.runtime import Runtime
+from aish.frontends.signals import run_until_done
 from aish.net.framing import NewlineFraming, Oversize
 from aish.net.jsonrpc_message import INVALID_REQUEST, PARSE_ERROR, Message, RpcError, encode_notification
 from aish.types.tools import ToolSpec
@@ -31,6 +44,8 @@ _MAX_UNWRITTEN = 1024  # messages for a client that does not read; then requests
 # Clients close our input and wait about two seconds before they send SIGTERM.
 _FINISH_S = 1.0
 _WATCH_S = 1.0  # how often the list of tools is checked for changes
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_ALL = ["*"]
 
 
 class BlockingThread:
@@ -144,7 +159,7 @@ class StdioServer:
         try:
             request = self._admit(message)
         except RpcError as exc:
-            return error_response(message.id if isinstance(message.id, str | int) else None, exc)
+            return error_response(message.id, exc)
         self._start(request, size)
         return None
 
@@ -206,7 +221,7 @@ class StdioServer:
         try:
             return await self._server.answer(self._admit(message), self._report)
         except RpcError as exc:
-            return error_response(message.id if isinstance(message.id, str | int) else None, exc)
+            return error_response(message.id, exc)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [*self._running.values(), *self._batches]
@@ -237,3 +252,40 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
+    """Offers the tools to the program that started aish, until stdin ends or a signal arrives. Only the protocol may be
+    on stdout: anything else that this process or its children print goes to stderr."""
+    source_fd, sink_fd = _redirect_standard_streams()
+    return run_until_done(_serve(arguments.tools or _ALL, runtime, source_fd, sink_fd))
+
+
+async def _serve(tools: list[str], runtime: Runtime, source_fd: int, sink_fd: int) -> int:
+    async with runtime.engine() as engine:
+        # Most clients ask for the list once, right away. Tools of servers that take longer are announced later.
+        connecting = asyncio.ensure_future(runtime.wait_for_mcp(runtime.config.mcp.wait_s))
+
+        async def wait_for_tools() -> None:
+            await asyncio.wait({connecting})
+            if tools != _ALL and not server.specs():
+                print(f"aish: there is no tool that {' '.join(tools)} names", file=sys.stderr, flush=True)
+
+        try:
+            server = ToolServer(engine, tools=tools, list_changed=True, wait_for_tools=wait_for_tools)
+            await StdioServer(server, source_fd=source_fd, sink_fd=sink_fd).serve()
+        finally:
+            connecting.cancel()
+    return 0
+
+
+def _redirect_standard_streams() -> tuple[int, int]:
+    """Moves stdin and stdout to new descriptors, which are returned. fd 0 becomes /dev/null, and fd 1 becomes
+    stderr."""
+    sys.stdout.flush()
+    source_fd, sink_fd = os.dup(_STDIN), os.dup(_STDOUT)
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, _STDIN)
+    os.close(devnull)
+    os.dup2(_STDERR, _STDOUT)
+    return source_fd, sink_fd
