@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from aish.cli.parsers import PARSERS
-from aish.config.schema.serve import ServeConfig
+from aish.config.schema.config import ServeConfig
 from aish.frontends.http.server.serve import read_listen
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

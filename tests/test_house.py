@@ -36,7 +36,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     [
         ("types/ids.py", "import aish.engine.turn.loop"),
         ("engine/turn/loop.py", "import aish.providers.openai.provider"),
-        ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.doctor"),
+        ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.inspection"),
         ("engine/turn/budget.py", "import socket"),
         ("tools/registry.py", "import subprocess"),
     ],
@@ -87,9 +87,9 @@ def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
         "    sys.modules[name] = None\n"
         "import aish.cli, aish.app, aish.process.child, aish.net.http.client, aish.storage.sqlite.store\n"
         "import aish.frontends.shell.one_shot\n"
-        "import aish.frontends.admin.doctor\n"
-        "import aish.frontends.admin.models\n"
-        "import aish.frontends.admin.sessions\n"
+        "import aish.frontends.admin.inspection\n"
+        "import aish.frontends.admin.inspection\n"
+        "import aish.frontends.admin.store\n"
         "import aish.providers.openai.provider\n"
         "import aish.providers.ollama.provider\n"
         "import aish.providers.embedded.provider\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aish.config.load import Loaded, check_config, load_config
-from aish.config.trust import trust
+from aish.config.user_decisions import trust
 
 
 @dataclass
@@ -18,6 +18,9 @@ class World:
     home: Path
     project: Path
     env: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.env.setdefault("HOME", str(self.home))
 
     @property
     def user_file(self) -> Path:
@@ -34,13 +37,13 @@ class World:
     def project_says(self, text: str, *, trusted: bool) -> None:
         self.project_file.write_text(text, encoding="utf-8")
         if trusted:
-            trust(self.project_file, env=self.env, home=self.home)
+            trust(self.project_file, env=self.env)
 
     def load(self, flags: Mapping[str, Any] | None = None, cwd: Path | None = None) -> Loaded:
-        return load_config(cwd=cwd or self.project, env=self.env, flags=flags, home=self.home)
+        return load_config(cwd=cwd or self.project, env=self.env, flags=flags)
 
     def problems(self, flags: Mapping[str, Any] | None = None) -> list[str]:
-        found = check_config(cwd=self.project, env=self.env, flags=flags, home=self.home)
+        found = check_config(cwd=self.project, env=self.env, flags=flags)
         return [str(problem).replace(str(self.home), "~") for problem in found]
 
 

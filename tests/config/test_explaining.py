@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aish.config.reference import reference_page
+from aish.config.reference import init_config, reference_page, show_rows, show_value, starter_text
 from aish.config.schema.tree import leaves
-from aish.config.show import show_rows, show_value
-from aish.config.starter import init_config, starter_text
 from aish.errors import ConfigError
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"

@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from aish.config import locked_file
-from aish.config.approvals import add_approval, load_approvals
-from aish.config.locked_file import change_file
+from aish.config import user_decisions
+from aish.config.user_decisions import add_approval, change_file, load_approvals
 from aish.errors import ConfigError
 
 ADDING = """
 import sys
 from pathlib import Path
-from aish.config.approvals import add_approval
+from aish.config.user_decisions import add_approval
 for number in range(20):
     add_approval(Path(sys.argv[1]), {"tool": f"{sys.argv[2]}{number}"})
 """
@@ -47,7 +46,7 @@ def test_a_change_that_fails_leaves_what_was_there_and_the_way_free(tmp_path: Pa
 
 
 def test_one_who_never_ends_a_change_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(locked_file, "_WAIT_S", 0.05)
+    monkeypatch.setattr(user_decisions, "_WAIT_S", 0.05)
     file = tmp_path / "trust.json"
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)

@@ -8,7 +8,7 @@ import pytest
 
 from aish.config.load import ConfigFile, Origin
 from aish.config.schema.config import Config, LimitsConfig
-from aish.config.schema.secret import Secret
+from aish.config.schema.values import Secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 from aish.types.limits import Limits

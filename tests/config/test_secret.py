@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from aish.config.checking import decode_secret
+from aish.config.reference import show_rows
 from aish.config.schema.config import Config, ProviderConfig
-from aish.config.schema.secret import Secret
-from aish.config.show import show_rows
+from aish.config.schema.values import Secret
 from aish.errors import ConfigError
 
 HUSH = "sk-hush-1234"

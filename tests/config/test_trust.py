@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aish.config.load import covers
+from aish.config.reference import show_value
 from aish.config.schema.config import Config
-from aish.config.show import show_value
-from aish.config.tighten import covers
-from aish.config.trust import content_hash, distrust, is_trusted, refuse, trust, trust_file, was_refused
+from aish.config.user_decisions import content_hash, distrust, is_trusted, refuse, trust, trust_file, was_refused
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 
@@ -110,20 +110,19 @@ def test_trust_is_for_one_place_only(world) -> None:
 
 def test_trust_can_be_taken_back(world) -> None:
     world.project_says('model = "theirs"', trusted=True)
-    assert distrust(world.project_file, env=world.env, home=world.home) is True
-    assert distrust(world.project_file, env=world.env, home=world.home) is False
+    assert distrust(world.project_file, env=world.env) is True
+    assert distrust(world.project_file, env=world.env) is False
     assert world.load().config.model == ""
 
 
 def test_a_refusal_is_remembered_for_that_content_and_trusts_nothing(world) -> None:
     world.project_says('model = "theirs"', trusted=True)
-    place = {"env": world.env, "home": world.home}
-    refuse(world.project_file, b'model = "theirs"', **place)
-    assert was_refused(world.project_file, b'model = "theirs"', **place)
-    assert not was_refused(world.project_file, b'model = "other"', **place)
+    refuse(world.project_file, b'model = "theirs"', env=world.env)
+    assert was_refused(world.project_file, b'model = "theirs"', env=world.env)
+    assert not was_refused(world.project_file, b'model = "other"', env=world.env)
     assert world.load().config.model == ""
-    trust(world.project_file, **place)
-    assert not was_refused(world.project_file, b'model = "theirs"', **place)
+    trust(world.project_file, env=world.env)
+    assert not was_refused(world.project_file, b'model = "theirs"', env=world.env)
     assert world.load().config.model == "theirs"
 
 
@@ -138,21 +137,21 @@ def test_the_list_of_trusted_files_is_private_and_keeps_what_was_there(world) ->
     other = world.home / "b.toml"
     other.write_text("")
     world.project_says('model = "theirs"', trusted=True)
-    trust(other, env=world.env, home=world.home)
-    pins = trust_file(world.env, world.home)
+    trust(other, env=world.env)
+    pins = trust_file(world.env)
     assert stat.S_IMODE(pins.stat().st_mode) == 0o600
     assert stat.S_IMODE(pins.parent.stat().st_mode) == 0o700
     assert [file.name for file in pins.parent.iterdir()] == ["trust.json"]
-    assert is_trusted(world.project_file, b'model = "theirs"', env=world.env, home=world.home)
-    assert is_trusted(other, b"", env=world.env, home=world.home)
+    assert is_trusted(world.project_file, b'model = "theirs"', env=world.env)
+    assert is_trusted(other, b"", env=world.env)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 1}', b"\xff", b"null"])
 def test_a_broken_list_of_trusted_files_trusts_nothing_and_can_be_written_again(world, content: bytes) -> None:
     world.project_says('model = "theirs"', trusted=True)
-    trust_file(world.env, world.home).write_bytes(content)
+    trust_file(world.env).write_bytes(content)
     assert world.load().config.model == ""
-    trust(world.project_file, env=world.env, home=world.home)
+    trust(world.project_file, env=world.env)
     assert world.load().config.model == "theirs"
 
 
@@ -160,22 +159,22 @@ def test_what_changed_since_it_was_shown_is_not_trusted(world) -> None:
     world.project_says('model = "theirs"', trusted=False)
     shown = content_hash(b'model = "shown"')
     with pytest.raises(ConfigError, match="has changed since it was shown"):
-        trust(world.project_file, env=world.env, home=world.home, expected=shown)
-    assert not trust_file(world.env, world.home).exists()
+        trust(world.project_file, env=world.env, expected=shown)
+    assert not trust_file(world.env).exists()
 
 
 def test_a_file_that_is_not_there_cannot_be_trusted(world) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        trust(world.project_file, env=world.env, home=world.home)
+        trust(world.project_file, env=world.env)
 
 
 def test_trust_that_cannot_be_written_is_an_error_in_words(world) -> None:
     world.project_says("", trusted=False)
-    pins = trust_file(world.env, world.home)
+    pins = trust_file(world.env)
     pins.parent.parent.mkdir(parents=True)
     pins.parent.write_text("a file in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        trust(world.project_file, env=world.env, home=world.home)
+        trust(world.project_file, env=world.env)
 
 
 globs = st.text("ab*?[]!", max_size=5)
@@ -273,7 +272,7 @@ def test_no_untrusted_file_ever_loosens_anything(tmp_path_factory, user, project
     (home / ".config/aish").mkdir(parents=True)
     (home / ".config/aish/config.toml").write_text(as_toml(user))
     env = {"AISH_GATE__WRITE": "ask", "AISH_TOOLS__OFFER": "a__*", "AISH_LIMITS__MAX_STEPS": "5"} if variables else {}
-    before = load_config(cwd=folder, env=env, home=home).config
+    before = load_config(cwd=folder, env=env).config
     (folder / ".aish.toml").write_text(as_toml(project))
-    after = load_config(cwd=folder, env=env, home=home).config
+    after = load_config(cwd=folder, env=env).config
     assert list(loosened(before, after)) == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aish.app.gate import make_gate
-from aish.config.approvals import add_approval, approvals_file, load_approvals
+from aish.app.safety import make_gate
 from aish.config.schema.config import Config
+from aish.config.user_decisions import add_approval, approvals_file, load_approvals
 from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import make_command_rule, narrow_rule
 from aish.safety.policy.gate import NO_SANDBOX, PolicyGate

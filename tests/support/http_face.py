@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aish.config.schema.config import Config, LimitsConfig
-from aish.config.schema.serve import ServeConfig
+from aish.config.schema.config import Config, LimitsConfig, ServeConfig
 from aish.engine.engine import Engine
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from aish.app.stores import add_telemetry
-from aish.config.schema.secret import Secret
-from aish.config.schema.telemetry import TelemetryConfig
+from aish.app.engines import add_telemetry
+from aish.config.schema.config import TelemetryConfig
+from aish.config.schema.values import Secret
 from aish.engine.model.ledger import Prices
 from aish.errors import ProviderUnavailable
 from aish.safety.redaction.redactor import Redactor

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.app.commands import CommandRunner
+from aish.app.safety import CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import ProcessEnvironment

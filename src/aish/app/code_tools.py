@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.config.paths import data_dir
-from aish.config.schema.ide import IdeConfig
+from aish.config.schema.tools import IdeConfig
 from aish.frontends.runtime import ProcessEnvironment
 from aish.tools.code.toolset import IdeTools
 

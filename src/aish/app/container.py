@@ -19,13 +19,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.app.code_tools import find_ide_tools, is_hidden, language_lines
-from aish.app.commands import CommandContainment, CommandRunner
-from aish.app.engines import EngineFactory
-from aish.app.gate import make_gate
+from aish.app.engines import (
+    EngineFactory,
+    add_telemetry,
+    endpoint_flags,
+    find_background,
+    make_store,
+    private_paths,
+    proxies_of,
+    secret_variables,
+    secrets_of,
+)
 from aish.app.mcp import McpConnections
 from aish.app.providers import Providers
-from aish.app.settings import endpoint_flags, private_paths, proxies_of, secret_variables, secrets_of
-from aish.app.stores import add_telemetry, make_store
+from aish.app.safety import CommandContainment, CommandRunner, make_gate
 from aish.config import paths
 from aish.config.load import Loaded, load_config
 from aish.config.schema.config import Config
@@ -289,8 +296,6 @@ class Container:
         return make_gate(self.config, self.process_environment.env, self.shell_context, where, self._confines_tenants)
 
     async def _background(self, request: TurnRequest) -> Background:
-        from aish.app.background import find_background
-
         return await find_background(request, self.store, self.config, Path(self._commands.where()))
 
     @cached_property
@@ -308,9 +313,18 @@ class Container:
         return runtime(self._endpoints, workspace=str(self.process_environment.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
-        from aish.app.command_index import command_index
+        from aish.tools.command_index.index import CommandIndex
+        from aish.tools.command_index.lines import history_file, tldr_folders
 
-        index = command_index(self.config.shell, self.process_environment.env, self.redacted)
+        env = self.process_environment.env
+        home = paths.home_dir(env)
+        index = CommandIndex(
+            paths.cache_dir(env) / "commands.db",
+            env.get("PATH", ""),
+            tldr=tldr_folders(home),
+            history=history_file(home, env.get("HISTFILE", "")) if self.config.shell.recall_history else None,
+            redacted=self.redacted,
+        )
         return await asyncio.to_thread(index.search, question, limit)
 
     def load_for_turns(self) -> None:

@@ -1,24 +1,45 @@
-"""Makes engines from the configuration: the main one of a process, and further ones that work in another folder.
+"""Makes engines from the configuration, and what they need of it: limits, presets, secrets, the store, background.
 
-Their parts are passed in; nothing is opened here.
+Nothing is opened here: a store opens at its first use, and each kind of store is imported only when it is chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypedDict
+import asyncio
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from aish.app.providers import Providers
-from aish.app.settings import caps_of, context_rules, presets_of, routing_of
-from aish.config.prices import configured_prices, price_table
-from aish.config.schema.config import Config
-from aish.engine.engine import Engine, FindBackground
+from aish.config import paths
+from aish.config.schema.config import Config, NetworkConfig, StoreConfig, TelemetryConfig
+from aish.config.toml_file import configured_prices, price_table
+from aish.engine.engine import Background, Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
+from aish.engine.model.selection import Routing
 from aish.engine.prompt.system_message import BASE, TOOLS_NOTE, compose_system
+from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
+from aish.errors import ConfigError, UsageError
+from aish.frontends.file_tree import tree_lines
+from aish.frontends.terminal import visible
 from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
+from aish.safety.redaction.secret_formats import looks_secret
 from aish.types.context import ContextRules
+from aish.types.facts import Fact
+from aish.types.messages import UserMessage
+from aish.types.models import Preset
+from aish.types.requests import TurnRequest
+
+if TYPE_CHECKING:
+    from aish.net.http.client import ProxySettings
+
+_MAX_FACTS = 50
+_TREE_ENTRIES = 200
+# Placeholders for a key where a local server needs none.
+_NO_KEYS = frozenset({"ollama", "lm-studio", "dummy", "not-needed", "no-key", "no-key-required", "sk-no-key-required"})
 
 
 class _SharedParts(TypedDict):
@@ -104,3 +125,155 @@ class EngineFactory:
             candidates=lambda: self._providers.candidates(router.providers),
         )
         return router
+
+
+def presets_of(config: Config) -> dict[str, Preset]:
+    return {
+        name: Preset(
+            model=preset.model,
+            system=preset.system,
+            sampling=preset.sampling(),
+            tool_mode=preset.tool_mode,
+            use_tool_role=preset.use_tool_role,
+            context_size=preset.context_size,
+        )
+        for name, preset in config.presets.items()
+    }
+
+
+def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Files and folders of aish itself that no tool may read: settings, keys, approvals, conversations."""
+    folders = paths.config_dir(env), paths.data_dir(env), paths.cache_dir(env)
+    store = config.store.path
+    files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
+    return (*folders, *map(Path, files))
+
+
+def endpoint_flags(endpoints: Sequence[str]) -> dict[str, Any]:
+    """The settings for `--endpoint NAME=URL` flags. The first endpoint is also the default model of the run."""
+    providers: dict[str, Any] = {}
+    for endpoint in endpoints:
+        name, equals, url = endpoint.partition("=")
+        if not (name and equals and url.startswith(("http://", "https://"))):
+            raise UsageError(
+                f"--endpoint {endpoint!r} is not NAME=URL", hint="for example --endpoint up=http://127.0.0.1:9000/v1"
+            )
+        providers[name] = {"kind": "openai", "url": url}
+    return {"providers": providers, "model": next(iter(providers))} if providers else {}
+
+
+def context_rules(config: Config) -> ContextRules:
+    context = config.context
+    return ContextRules(
+        max_turns=context.max_turns,
+        token_budget=context.token_budget,
+        answer_room=context.answer_room,
+        oversized=context.oversized,
+        summarize=context.summarize_on_evict,
+        summary_model=context.summary_model,
+        summary_tokens=context.summary_tokens,
+    )
+
+
+def routing_of(config: Config) -> Routing:
+    return Routing(config.routing.auto, config.routing.classes(), config.routing.fallback)
+
+
+def caps_of(config: Config) -> Caps:
+    cost = config.cost
+    return Caps(cost.cap_per_session, cost.cap_per_day, cost.warn_at_dollars, cost.warn_at_tokens)
+
+
+def proxies_of(network: NetworkConfig) -> ProxySettings:
+    from aish.net.http.client import ProxySettings
+
+    return ProxySettings(
+        http=network.http_proxy.reveal() if network.http_proxy else "",
+        https=network.https_proxy.reveal() if network.https_proxy else "",
+        no_proxy=network.no_proxy,
+    )
+
+
+def secrets_of(config: Config) -> list[str]:
+    keys = [provider.key for provider in config.providers.values()]
+    headers = [value for provider in config.providers.values() for value in provider.headers.values()]
+    tokens = [server.auth_token for server in config.mcp.servers.values()]
+    variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
+    telemetry = config.telemetry.headers.values()
+    secrets = (*keys, *headers, *tokens, *variables, *telemetry, config.store.url)
+    return [secret.reveal() for secret in secrets if secret is not None]
+
+
+def secret_variables(env: Mapping[str, str]) -> list[str]:
+    return [value for name, value in env.items() if looks_secret(name) and value not in _NO_KEYS]
+
+
+def make_store(config: StoreConfig) -> Store:
+    """Opens nothing: a store opens at its first use."""
+    if not config.enabled:
+        from aish.storage.memory import MemoryStore
+
+        return MemoryStore()
+    if config.url:
+        from aish.storage.postgres.store import PostgresStore
+
+        return PostgresStore(config.url.reveal())
+    from aish.storage.sqlite.store import SqliteStore
+
+    return SqliteStore(Path(config.path))
+
+
+def add_telemetry(store: Store, config: TelemetryConfig, redact: Callable[[str], str]) -> Store:
+    """The store, tapped for telemetry if an endpoint is configured. Raises ConfigError if OpenTelemetry is missing."""
+    if not config.otlp_endpoint:
+        return store
+    if importlib.util.find_spec("opentelemetry") is None:
+        raise ConfigError(
+            "telemetry.otlp_endpoint needs the extra otel",
+            hint="pip install 'aish-runtime[otel]', or leave the endpoint out",
+        )
+    from aish.telemetry.tap import Sink, Telemetry, tap_store
+
+    headers = {name: secret.reveal() for name, secret in config.headers.items()}
+
+    def make() -> Sink:
+        from aish.telemetry.export import OtlpSink
+
+        return OtlpSink(
+            config.otlp_endpoint,
+            headers=headers,
+            service=config.service_name,
+            content=config.content,
+            redact=redact,
+        )
+
+    return tap_store(store, Telemetry(make))
+
+
+async def find_background(request: TurnRequest, store: Store, config: Config, cwd: Path) -> Background:
+    """Background for a turn, within a token budget: facts that fit the question, and the project's files."""
+    memory = await _find_facts(request, store, config.memory.max_tokens) if request.memory else ""
+    project = ""
+    if request.project:
+        lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
+        project = "\n".join(lines)
+    return Background(memory, project)
+
+
+async def _find_facts(request: TurnRequest, store: Store, max_tokens: int) -> str:
+    """The facts that match the question best, then the newest ones."""
+    question = " ".join(message.text for message in request.input if isinstance(message, UserMessage))
+    matching = await store.search_facts(question, limit=_MAX_FACTS)
+    newest = await store.list_facts(limit=_MAX_FACTS)
+    return "\n".join(_take_lines(dict.fromkeys((*matching, *newest)), max_tokens * BYTES_PER_TOKEN))
+
+
+def _take_lines(facts: Iterable[Fact], max_bytes: int) -> list[str]:
+    lines: list[str] = []
+    for fact in facts:
+        line = f"- {' '.join(visible(fact.text).split())}"
+        max_bytes -= byte_length(line) + 1
+        if max_bytes < 0:
+            break
+        lines.append(line)
+    return lines

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 def run(words: Sequence[str]) -> int:
     """Runs a command line. Returns the exit code."""
     arguments = parse(words)
-    from aish.cli.commands import RUN
-    from aish.frontends.admin.errors import guarded
+    from aish.cli.commands import RUN, guarded
 
     return guarded(lambda: RUN[arguments.command](arguments))
 

@@ -1,13 +1,50 @@
-"""Runs each command. A frontend is imported only when its command runs."""
+"""Runs each command, and turns its error into a sentence and an exit code. A frontend is imported when it runs."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aish.errors import AishError, ConfigError, ProviderError, RunNotFound, SessionNotFound, UsageError
+from aish.frontends.terminal import visible
+
+if TYPE_CHECKING:
+    from aish.frontends.runtime import Runtime
 
 Run = Callable[[argparse.Namespace], int]
+_CODES: tuple[tuple[type[AishError], int], ...] = (
+    (UsageError, 2),
+    (ConfigError, 2),
+    (SessionNotFound, 2),
+    (RunNotFound, 2),
+    (ProviderError, 4),
+    (AishError, 1),
+)
+INTERRUPTED = 130
+# 128 + SIGPIPE: what a shell reports for a program whose reader went away.
+BROKEN_PIPE = 141
+
+
+def _runs(target: str, *, endpoints: bool = False) -> Run:
+    """A command that is a `module:function` of the frontends. `endpoints`: it takes providers for this run."""
+    module, _, function = target.partition(":")
+
+    def run(arguments: argparse.Namespace) -> int:
+        from aish import app
+
+        command: Callable[[argparse.Namespace, Runtime], int] = getattr(
+            import_module(f"aish.frontends.{module}"), function
+        )
+        return command(arguments, app.runtime(arguments.endpoint if endpoints else []))
+
+    return run
 
 
 def _config(arguments: argparse.Namespace) -> int:
@@ -17,67 +54,18 @@ def _config(arguments: argparse.Namespace) -> int:
     return config.run(arguments.action, app.process_environment())
 
 
-def _models(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.admin import models
-
-    return models.run(arguments, app.runtime(arguments.endpoint))
-
-
 def _sessions(arguments: argparse.Namespace) -> int:
-    if arguments.action == "resume":
-        return _resume(arguments.id, arguments.model)
-    from aish import app
-    from aish.frontends.admin import sessions
-
-    return sessions.run(arguments, app.runtime([]))
-
-
-def _resume(session: str, model: str) -> int:
-    """Opens the shell in a session."""
+    if arguments.action != "resume":
+        return _runs("admin.store:run_sessions")(arguments)
     from aish.cli import parse
 
-    return _ask(parse(["--continue" if session == "latest" else f"--session={session}", f"--model={model}"]))
-
-
-def _cost(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.admin import cost
-
-    return cost.run(arguments, app.runtime([]))
-
-
-def _memory(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.admin import memory
-
-    return memory.run(arguments, app.runtime([]))
-
-
-def _safety(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.admin import safety
-
-    return safety.run(arguments, app.runtime([]))
-
-
-def _doctor(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.admin import doctor
-
-    return doctor.run(app.runtime(arguments.endpoint))
+    # Opens the shell in a session.
+    session = "--continue" if arguments.id == "latest" else f"--session={arguments.id}"
+    return _ask(parse([session, f"--model={arguments.model}"]))
 
 
 def _mcp(arguments: argparse.Namespace) -> int:
-    from aish import app
-
-    if arguments.action == "serve":
-        from aish.frontends.mcp import stdio
-
-        return stdio.run(arguments, app.runtime([]))
-    from aish.frontends.admin import mcp
-
-    return mcp.run(arguments, app.runtime([]))
+    return _runs("mcp.stdio:run" if arguments.action == "serve" else "admin.mcp:run")(arguments)
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -90,52 +78,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     return serve.run(arguments, runtime, mcp_mount, partial(serve_app, arguments.words))
 
 
-def _keys(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.http.auth import keys_command
-
-    return keys_command.run(arguments, app.runtime([]))
-
-
-def _eval(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.eval import command
-
-    return command.run(arguments, app.runtime(arguments.endpoint))
-
-
-def _suggest(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.shell.commands import suggest
-
-    return suggest.run(arguments, app.runtime(arguments.endpoint))
-
-
 def _init(arguments: argparse.Namespace) -> int:
     from aish.frontends.shell.commands import suggest
 
     return suggest.init(arguments.shell)
-
-
-def _norris(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.shell.commands import norris
-
-    return norris.norris(arguments, app.runtime(arguments.endpoint))
-
-
-def _runs(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.shell.commands import norris
-
-    return norris.runs(arguments, app.runtime(arguments.endpoint))
-
-
-def _plan(arguments: argparse.Namespace) -> int:
-    from aish import app
-    from aish.frontends.shell.commands import plan
-
-    return plan.run(arguments, app.runtime(arguments.endpoint))
 
 
 def _ask(arguments: argparse.Namespace) -> int:
@@ -151,20 +97,55 @@ def _ask(arguments: argparse.Namespace) -> int:
 RUN: dict[str, Run] = {
     "ask": _ask,
     "config": _config,
-    "cost": _cost,
-    "doctor": _doctor,
-    "eval": _eval,
-    "explain": _suggest,
+    "cost": _runs("admin.store:run_cost"),
+    "doctor": _runs("admin.inspection:run_doctor", endpoints=True),
+    "eval": _runs("eval.command:run", endpoints=True),
+    "explain": _runs("shell.commands.suggest:run", endpoints=True),
     "init": _init,
-    "keys": _keys,
+    "keys": _runs("http.auth.keys_command:run"),
     "mcp": _mcp,
-    "memory": _memory,
-    "models": _models,
-    "norris": _norris,
-    "plan": _plan,
-    "runs": _runs,
-    "safety": _safety,
+    "memory": _runs("admin.store:run_memory"),
+    "models": _runs("admin.inspection:run_models", endpoints=True),
+    "norris": _runs("shell.commands.norris:norris", endpoints=True),
+    "plan": _runs("shell.commands.plan:run", endpoints=True),
+    "runs": _runs("shell.commands.norris:runs", endpoints=True),
+    "safety": _runs("admin.inspection:run_safety"),
     "serve": _serve,
     "sessions": _sessions,
-    "suggest": _suggest,
+    "suggest": _runs("shell.commands.suggest:run", endpoints=True),
 }
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Runs a command. An exception becomes a sentence and an exit code, never a traceback."""
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except AishError as exc:
+        return _report(exc)
+    except BrokenPipeError:
+        # Python flushes stdout again at exit, which must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError:
+        raise  # of stdout or stderr; `__main__` reports it
+    except Exception as exc:
+        return _report_bug(exc)
+
+
+def _report(error: AishError) -> int:
+    print(f"aish: {visible(error.message)}", file=sys.stderr)
+    if error.hint:
+        print(f"  {visible(error.hint)}", file=sys.stderr)
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def _report_bug(exc: Exception) -> int:
+    print(f"aish: internal error: {type(exc).__name__}: {visible(str(exc))}", file=sys.stderr)
+    print("  this is a bug in aish; run again with python -X dev -m aish to see where", file=sys.stderr)
+    if sys.flags.dev_mode:
+        traceback.print_exc()
+    return 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from importlib import import_module
 
 from aish import __version__
 
@@ -31,6 +33,19 @@ commands (see `aish help COMMAND`):
   aish eval                how well models call tools, measured
   aish doctor              what works here, and how to mend what does not
 """
+
+
+def _parser_of(target: str) -> Callable[[str], argparse.ArgumentParser]:
+    """The parser that a `module:function` of the frontends makes, imported when it is needed."""
+    module, _, function = target.partition(":")
+
+    def make(prog: str) -> argparse.ArgumentParser:
+        make_parser: Callable[[str], argparse.ArgumentParser] = getattr(
+            import_module(f"aish.frontends.{module}"), function
+        )
+        return make_parser(prog)
+
+    return make
 
 
 def _ask_parser(prog: str) -> argparse.ArgumentParser:
@@ -222,30 +237,6 @@ def _init_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _eval_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.frontends.eval.command import eval_parser
-
-    return eval_parser(prog)
-
-
-def _norris_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.frontends.shell.commands.norris import norris_parser
-
-    return norris_parser(prog)
-
-
-def _runs_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.frontends.shell.commands.norris import runs_parser
-
-    return runs_parser(prog)
-
-
-def _plan_parser(prog: str) -> argparse.ArgumentParser:
-    from aish.frontends.shell.commands.plan import plan_parser
-
-    return plan_parser(prog)
-
-
 def _keys_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Keys for `aish serve`.")
     actions = parser.add_subparsers(dest="action", metavar="create|list|revoke")
@@ -280,12 +271,12 @@ PARSERS = {
     "suggest": _suggest_parser,
     "explain": _suggest_parser,
     "init": _init_parser,
-    "eval": _eval_parser,
+    "eval": _parser_of("eval.command:eval_parser"),
     "cost": _cost_parser,
     "memory": _memory_parser,
-    "norris": _norris_parser,
-    "runs": _runs_parser,
-    "plan": _plan_parser,
+    "norris": _parser_of("shell.commands.norris:norris_parser"),
+    "runs": _parser_of("shell.commands.norris:runs_parser"),
+    "plan": _parser_of("shell.commands.plan:plan_parser"),
 }
 
 USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}

@@ -10,8 +10,8 @@ from typing import Any, assert_never
 
 import msgspec
 
-from aish.config.schema.secret import Secret, mask_logins
 from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, leaves, root
+from aish.config.schema.values import Secret, mask_logins
 
 # A provider's name stands before a colon in model names, and in variable names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

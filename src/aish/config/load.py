@@ -5,7 +5,8 @@ Each layer is checked on its own, so that every problem names its file and line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +16,20 @@ from aish.config import paths
 from aish.config.checking import Checker, Problem, decode_secret
 from aish.config.environment import Variables, aish_variables, proxy_variables, runtime_variables
 from aish.config.schema.config import Config
-from aish.config.schema.secret import Secret
 from aish.config.schema.tree import KeyPath
-from aish.config.tighten import tighten
+from aish.config.schema.values import Secret
 from aish.config.toml_file import TomlFile, Unreadable, read_toml
-from aish.config.trust import is_trusted
+from aish.config.user_decisions import is_trusted
 from aish.errors import ConfigError
+from aish.types.decisions import Verdict
 
 LayerName = Literal["default", "user", "project", "environment", "flags"]
+_STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
+_EFFECTS = ("read", "write", "exec", "network")
+_MAX_NAMED = 20
+_MAX_UNTRUSTED_PROBLEMS = 3  # shown of a file that the user has not trusted
+
+Rule = Callable[[Any, Any], Any]  # (the setting of the lower layers, the project's) -> the effective one
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -33,8 +40,6 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 DEFAULT = Origin("default")
-_MAX_NAMED = 20
-_MAX_UNTRUSTED_PROBLEMS = 3  # shown of a file that the user has not trusted
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
@@ -72,27 +77,22 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMED]) + more
 
 
-def load_config(
-    *, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None, home: Path | None = None
-) -> Loaded:
+def load_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Loaded:
     """Loads all layers. Raises one ConfigError that names every problem."""
-    loading = _load(cwd, env, flags or {}, home)
+    loading = _load(cwd, env, flags or {})
     if loading.problems:
         raise ConfigError("\n".join(map(str, loading.problems)), hint="mend it, then run `aish config check`")
     return loading.loaded()
 
 
-def check_config(
-    *, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None, home: Path | None = None
-) -> list[Problem]:
+def check_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> list[Problem]:
     """Returns every problem, also those of a file that is ignored."""
-    loading = _load(cwd, env, flags or {}, home)
+    loading = _load(cwd, env, flags or {})
     return [*loading.problems, *loading.untrusted_problems]
 
 
-def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Path | None) -> _Loading:
-    home = paths.home_dir(env, home)
-    loading = _Loading(cwd, env, home)
+def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any]) -> _Loading:
+    loading = _Loading(cwd, env)
     loading.add_defaults()
     loading.add_variables(proxy_variables(env))
     loading.add_user_file()
@@ -108,10 +108,10 @@ def _load(cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any], home: Pat
 class _Loading:
     """The state of one load: the layers merged so far."""
 
-    def __init__(self, cwd: Path, env: Mapping[str, str], home: Path) -> None:
+    def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
         self.cwd = cwd
         self.env = env
-        self.home = home
+        self.home = paths.home_dir(env)
         self.values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.problems: list[Problem] = []
@@ -131,7 +131,7 @@ class _Loading:
         return Loaded(self.config(), self.origins, tuple(self.notices), tuple(self.files))
 
     def add_defaults(self) -> None:
-        data, cache = paths.data_dir(self.env, self.home), paths.cache_dir(self.env, self.home)
+        data, cache = paths.data_dir(self.env), paths.cache_dir(self.env)
         self.values = {"store": {"path": str(data / "aish.db")}, "embedded": {"cache_dir": str(cache / "models")}}
 
     def add_variables(self, layer: Variables) -> None:
@@ -145,17 +145,17 @@ class _Loading:
         self._merge(checker, _without_unset(flags), "flags")
 
     def add_user_file(self) -> None:
-        path = paths.user_file(self.env, self.home)
+        path = paths.user_file(self.env)
         file = self._read(path, "user")
         if file is not None:
             self._merge(self._checker(file), file.values, "user")
 
     def add_project_file(self) -> None:
-        path = paths.find_project_file(self.cwd, self.home, paths.user_file(self.env, self.home))
+        path = paths.find_project_file(self.cwd, self.home, paths.user_file(self.env))
         file = self._read(path, "project") if path else None
         if file is None:
             return
-        if is_trusted(file.path, file.content, env=self.env, home=self.home):
+        if is_trusted(file.path, file.content, env=self.env):
             self._merge(self._checker(file), file.values, "project")
         else:
             self._tighten(file)
@@ -259,3 +259,73 @@ def _without_unset(flags: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in flags.items()
         if value is not None
     }
+
+
+def tighten(base: Config, project: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
+    """Returns the values of an untrusted file that override `base`, and the keys in it that are ignored."""
+    effective: dict[str, Any] = {}
+    ignored: list[KeyPath] = []
+    for path, value in _flatten(project):
+        rule = _find_rule(path)
+        if rule is None:
+            ignored.append(path)
+            continue
+        below = getattr(getattr(base, path[0]), path[1])
+        result = rule(below, value)
+        if result != below:
+            effective.setdefault(path[0], {})[path[1]] = result
+        elif rule is not _union and not _is_same(below, value):
+            ignored.append(path)
+    return effective, ignored
+
+
+def _find_rule(path: KeyPath) -> Rule | None:
+    if len(path) != 2:
+        return None
+    if path[0] == "limits" or path in (("cost", "cap_per_session"), ("cost", "cap_per_day")):
+        return _lower_limit
+    if path[0] == "gate" and path[1] in _EFFECTS:
+        return _stricter_verdict
+    return {("gate", "deny"): _union, ("tools", "offer"): _intersection}.get(path)
+
+
+def _lower_limit(below: float | None, value: float) -> float:
+    """None means no limit; a file cannot set it."""
+    return value if below is None else min(below, value)
+
+
+def _stricter_verdict(below: Verdict, value: str) -> Verdict:
+    return max(below, Verdict(value), key=_STRICTNESS.__getitem__)
+
+
+def _union(below: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*below, *value)))
+
+
+def _intersection(below: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
+    """Returns the patterns that both lists cover."""
+    ours = [glob for glob in value if any(covers(wide, glob) for wide in below)]
+    theirs = [glob for glob in below if any(covers(wide, glob) for wide in value)]
+    return tuple(dict.fromkeys((*ours, *theirs)))
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Whether `wide` certainly matches every name that `narrow` matches. Only `*` in `wide` is understood."""
+    if wide == narrow:
+        return True
+    return not set(wide) & set("?[") and "[" not in narrow and fnmatchcase(narrow, wide)
+
+
+def _is_same(below: Any, value: Any) -> bool:
+    return tuple(value) == below if isinstance(value, list) else bool(value == below)
+
+
+def _flatten(values: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:
+    leaves: list[tuple[KeyPath, Any]] = []
+    for name, value in values.items():
+        here = (*path, name)
+        if isinstance(value, Mapping) and (value or not path):
+            leaves += _flatten(value, here)
+        else:
+            leaves.append((here, value))
+    return leaves

@@ -10,9 +10,7 @@ from aish.errors import ConfigError
 PROJECT_FILE = ".aish.toml"
 
 
-def home_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
-    if home is not None:
-        return home
+def home_dir(env: Mapping[str, str]) -> Path:
     if env.get("HOME"):
         return Path(env["HOME"])
     try:
@@ -21,20 +19,20 @@ def home_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
         raise ConfigError("there is no home directory to keep settings in", hint="set HOME") from exc
 
 
-def config_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
-    return _base("XDG_CONFIG_HOME", ".config", env, home)
+def config_dir(env: Mapping[str, str]) -> Path:
+    return _base("XDG_CONFIG_HOME", ".config", env)
 
 
-def data_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
-    return _base("XDG_DATA_HOME", ".local/share", env, home)
+def data_dir(env: Mapping[str, str]) -> Path:
+    return _base("XDG_DATA_HOME", ".local/share", env)
 
 
-def cache_dir(env: Mapping[str, str], home: Path | None = None) -> Path:
-    return _base("XDG_CACHE_HOME", ".cache", env, home)
+def cache_dir(env: Mapping[str, str]) -> Path:
+    return _base("XDG_CACHE_HOME", ".cache", env)
 
 
-def user_file(env: Mapping[str, str], home: Path | None = None) -> Path:
-    return config_dir(env, home) / "config.toml"
+def user_file(env: Mapping[str, str]) -> Path:
+    return config_dir(env) / "config.toml"
 
 
 def find_project_file(cwd: Path, home: Path, user: Path) -> Path | None:
@@ -64,8 +62,8 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _base(variable: str, fallback: str, env: Mapping[str, str], home: Path | None) -> Path:
+def _base(variable: str, fallback: str, env: Mapping[str, str]) -> Path:
     value = env.get(variable, "")
     # The XDG specification: a relative path is to be ignored.
-    base = Path(value) if value and Path(value).is_absolute() else home_dir(env, home) / fallback
+    base = Path(value) if value and Path(value).is_absolute() else home_dir(env) / fallback
     return base / "aish"

@@ -1,14 +1,19 @@
-"""Reads one TOML file of bounded size, and finds the line of a key in it."""
+"""Reads TOML: a file of settings, with the line of each key in it, and the table of prices that ships with aish."""
 
 from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from aish.config.schema.config import PriceConfig
 from aish.config.schema.tree import KeyPath
+from aish.types.usage import Price
 
 # A settings file is a page or two; a larger file is something else.
 MAX_FILE_BYTES = 1024 * 1024
@@ -113,3 +118,24 @@ def _index(text: str) -> dict[KeyPath, int]:
 
 def _split(dotted: str) -> KeyPath:
     return tuple(part.strip("\"'") for part in re.findall(_PART, dotted))
+
+
+class PriceTable(msgspec.Struct, frozen=True):
+    date: str
+    source: str
+    prices: dict[str, Price]
+
+
+def shipped_prices() -> PriceTable:
+    import tomllib  # loaded only when prices are needed
+
+    text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), PriceTable, strict=False)
+
+
+def configured_prices(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
+    return {name: Price(price.prompt, price.completion, price.cached) for name, price in configured.items()}
+
+
+def price_table(configured: Mapping[str, PriceConfig]) -> dict[str, Price]:
+    return {**shipped_prices().prices, **configured_prices(configured)}

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from aish.autonomy.state import GoalState
-from aish.config.schema.config import Config
-from aish.config.schema.work import PlannerConfig
+from aish.config.schema.config import Config, PlannerConfig
 from aish.errors import UsageError
 from aish.types.plans import Plan, Planning
 from aish.types.usage import KeyBudget

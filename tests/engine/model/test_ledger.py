@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aish.config.prices import price_table, shipped_prices
-from aish.config.schema.context import PriceConfig
+from aish.config.schema.config import PriceConfig
+from aish.config.toml_file import price_table, shipped_prices
 from aish.engine.engine import flatten
 from aish.engine.model.ledger import Caps, Prices, day_start_ms
 from aish.providers.openai.chunks import read_usage

@@ -56,7 +56,7 @@ async def here(
         f"[discovery]\nenabled = false\n[serve]\nmcp_urls = {json.dumps(list(urls))}\n{more}"
     )
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    wired = Container(ProcessEnvironment(home, env), load_config(cwd=home, env=env, flags={}, home=home))
+    wired = Container(ProcessEnvironment(home, env), load_config(cwd=home, env=env, flags={}))
     service = Service(wired)
     async with asyncio.timeout(30), service.open():
         face = Here(service, App(service, {}))

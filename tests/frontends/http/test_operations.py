@@ -8,8 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from aish.config.schema.config import Config, PresetConfig, StoreConfig
-from aish.config.schema.context import RoutingConfig
+from aish.config.schema.config import Config, PresetConfig, RoutingConfig, StoreConfig
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderUnavailable, UsageError
 from aish.frontends.http.auth.keys import create_key, revoke_key

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aish.autonomy.state import GoalState
-from aish.config.schema.context import RoutingConfig
+from aish.config.schema.config import RoutingConfig
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider, from_steps

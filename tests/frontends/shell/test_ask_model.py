@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aish.config.schema.shell import ShellConfig
+from aish.config.schema.tools import ShellConfig
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.shell import Notices, Shell
 from aish.frontends.terminal import Output

@@ -12,7 +12,7 @@ import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
-from aish.config.schema.shell import PROMPT_FIELDS
+from aish.config.schema.tools import PROMPT_FIELDS
 from aish.frontends.shell.command_context import CommandContext
 from aish.frontends.shell.commands import registry
 from aish.frontends.shell.prompt.editor import LineEditor, TolerantHistory, open_history

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aish.app.code_tools import settings_of
-from aish.config.schema.ide import IdeConfig
+from aish.config.schema.tools import IdeConfig
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.port import FileEdit

@@ -10,15 +10,19 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from aish.config.schema.context import ContextConfig, CostConfig, MemoryConfig, PriceConfig, RoutingConfig
-from aish.config.schema.ide import IdeConfig
-from aish.config.schema.secret import Secret
-from aish.config.schema.section import Count, NotNegative, Section, Share, TopK, Url, UrlOrUnset, Variable
-from aish.config.schema.serve import ServeConfig
-from aish.config.schema.shell import ShellConfig
-from aish.config.schema.telemetry import LogConfig, TelemetryConfig
-from aish.config.schema.tools import GateConfig, McpConfig, SafetyConfig, ToolsConfig
-from aish.config.schema.work import NorrisConfig, PlannerConfig
+from aish.config.schema.tools import GateConfig, IdeConfig, McpConfig, SafetyConfig, ShellConfig, ToolsConfig
+from aish.config.schema.values import (
+    Count,
+    NotNegative,
+    Secret,
+    Section,
+    Share,
+    TopK,
+    Url,
+    UrlOrUnset,
+    UrlPattern,
+    Variable,
+)
 from aish.errors import ConfigError
 from aish.types.limits import Limits
 from aish.types.requests import Knobs, Sampling, ToolMode
@@ -241,6 +245,185 @@ class NetworkConfig(Section, frozen=True, forbid_unknown_fields=True):
     )
     https_proxy: Annotated[Secret | None, Meta(description="The proxy for https. Not shown either.")] = None
     no_proxy: Annotated[tuple[str, ...], Meta(description="Hosts to reach without a proxy.")] = ()
+
+
+class TelemetryConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Traces and figures for OpenTelemetry, by its conventions for generative AI. Needs the extra `otel`."""
+
+    otlp_endpoint: Annotated[
+        UrlOrUnset, Meta(description="Where they are sent (OTLP over HTTP), such as `http://127.0.0.1:4318`.")
+    ] = ""
+    headers: Annotated[
+        dict[str, Secret], Meta(description="HTTP headers to send along, such as a key. Their values are never shown.")
+    ] = {}
+    service_name: Annotated[str, Meta(min_length=1, description="The service name that is reported.")] = "aish"
+    content: Annotated[
+        bool,
+        Meta(description="Whether questions, answers, tool arguments and tool results are sent, too. Off by default."),
+    ] = False
+
+
+class LogConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """What `aish serve` writes to stderr."""
+
+    format: Annotated[
+        Literal["text", "json"], Meta(description="Lines to read, or one JSON object on each for a collector.")
+    ] = "text"
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="The lowest level that is written. `info` writes a line for every request."),
+    ] = "warning"
+
+
+class NorrisConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Work towards a goal: `:norris`, `aish norris`. At a limit it stops and says so."""
+
+    max_steps: Annotated[Count, Meta(description="Steps.")] = 16
+    max_cost: Annotated[NotNegative | None, Meta(description="Dollars; unset means no limit of its own.")] = None
+    max_minutes: Annotated[float, Meta(gt=0, description="Minutes.")] = 60.0
+    preplanner: Annotated[
+        str, Meta(description="A model or preset that writes the list of tasks once, before the work begins.")
+    ] = ""
+    executor: Annotated[str, Meta(description="The model or preset that does the work; unset: the one in use.")] = ""
+
+
+class PlannerConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Planning before working: `:plan`, and `"planner": true` in a request."""
+
+    model: Annotated[str, Meta(description="The model that writes plans; unset: the one that answers.")] = ""
+    max_steps: Annotated[Count, Meta(description="The most steps of a plan.")] = 8
+    max_rewrites: Annotated[int, Meta(ge=0, description="How often a plan with errors is sent back.")] = 2
+    max_replans: Annotated[int, Meta(ge=0, description="How often the rest is planned anew after a failed step.")] = 1
+
+
+class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """The server. Without keys it listens on this machine only."""
+
+    listen: Annotated[str, Meta(description="Where to listen, as `host:port`.")] = "127.0.0.1:8600"
+    tools: Annotated[
+        tuple[str, ...],
+        Meta(description="Tools that are added to every request, with `*`, for clients that name none."),
+    ] = ()
+    hosts: Annotated[
+        tuple[str, ...], Meta(description="Host names of this server, besides localhost and its addresses.")
+    ] = ()
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins of pages that may call the server, such as `https://chat.example.org`."),
+    ] = ()
+    mcp_urls: Annotated[
+        tuple[UrlPattern, ...],
+        Meta(
+            description="MCP servers a request may bring along by `server_url`, such as `https://mcp.example.com/*` or "
+            "`http://127.0.0.1:*`; empty for none. The server connects where a client says: list hosts you trust."
+        ),
+    ] = ()
+    max_body_bytes: Annotated[Count, Meta(description="The largest request body.")] = 32 * 1024 * 1024
+    max_messages: Annotated[Count, Meta(description="The most messages in one request.")] = 10_000
+    max_tools: Annotated[Count, Meta(description="The most tools in one request.")] = 512
+    max_requests: Annotated[
+        Count, Meta(description="Requests at once; further ones are refused with 503 and `Retry-After`.")
+    ] = 4096
+    heartbeat_s: Annotated[float, Meta(gt=0, description="Seconds without output before a heartbeat is sent.")] = 15.0
+    send_timeout_s: Annotated[
+        float,
+        Meta(gt=0, description="Seconds that a client may leave a stream unread before the connection is closed."),
+    ] = 30.0
+    client_sessions: Annotated[
+        bool,
+        Meta(description="Use the session that a client names in `x-session-id` (opencode) or `session-id` (codex)."),
+    ] = False
+    approvals: Annotated[
+        Literal["wait", "deny"],
+        Meta(description="A call that needs consent waits to be answered at `/v1/approvals`, or is refused at once."),
+    ] = "wait"
+    approval_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that such a call waits before it is refused.")
+    ] = 120.0
+    drain_s: Annotated[float, Meta(ge=0, description="Seconds that streams may take to end after SIGTERM.")] = 30.0
+    keep_days: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=36_500,
+            description="Days that stored responses and the traces of requests without a session are kept.",
+        ),
+    ] = 30
+
+
+class ContextConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """How much of a conversation is sent. Turns that do not fit are left out whole, oldest first."""
+
+    max_turns: Annotated[Count | None, Meta(description="At most so many earlier turns; unset: as many as fit.")] = None
+    token_budget: Annotated[
+        Count | None, Meta(description="Tokens for a whole request; unset: the model's window less `answer_room`.")
+    ] = None
+    answer_room: Annotated[
+        Count | None,
+        Meta(description="Tokens kept free for the answer; unset: a quarter of the window, at most 4096."),
+    ] = None
+    oversized: Annotated[
+        Literal["cut", "refuse"],
+        Meta(description="What happens to a message that is larger than the whole budget."),
+    ] = "cut"
+    summarize_on_evict: Annotated[
+        bool, Meta(description="Whether turns that no longer fit go into a rolling summary, made by a model.")
+    ] = False
+    summary_model: Annotated[str, Meta(description="The model that summarises; unset: the one that answers.")] = ""
+    summary_tokens: Annotated[Count, Meta(description="The longest summary, in tokens.")] = 400
+    project_tree: Annotated[
+        bool, Meta(description="Whether the shell tells the model which files there are in the project.")
+    ] = False
+
+
+class CostConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Limits on money. A cap is checked before each call, with the most that call may cost."""
+
+    cap_per_session: Annotated[NotNegative | None, Meta(description="Dollars one session may cost.")] = None
+    cap_per_day: Annotated[
+        NotNegative | None, Meta(description="Dollars a day, over all sessions and processes on this store.")
+    ] = None
+    warn_at_dollars: Annotated[NotNegative | None, Meta(description="Warn once a session has cost this much.")] = None
+    warn_at_tokens: Annotated[Count | None, Meta(description="Warn once a session has used this many tokens.")] = None
+
+
+class PriceConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """What a model costs, by `provider:model` or its bare name; `*` matches anything. Overrides the built-in prices."""
+
+    prompt: Annotated[NotNegative, Meta(description="Dollars for a million tokens sent.")] = 0.0
+    completion: Annotated[NotNegative, Meta(description="Dollars for a million tokens received.")] = 0.0
+    cached: Annotated[
+        NotNegative | None, Meta(description="Dollars for a million tokens read from the backend's cache.")
+    ] = None
+
+
+class MemoryConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Facts that are remembered across sessions."""
+
+    inject: Annotated[bool, Meta(description="Whether facts are sent with questions in the shell.")] = True
+    max_tokens: Annotated[
+        Count, Meta(description="The most tokens of facts that are sent, the most relevant first.")
+    ] = 400
+
+
+class RoutingConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Which model answers a question."""
+
+    auto: Annotated[
+        bool, Meta(description="Whether a question that names no model goes to the preset for its kind.")
+    ] = False
+    fallback: Annotated[
+        str, Meta(description="The model or preset that is asked once when the chosen one cannot be reached.")
+    ] = ""
+    debug: Annotated[str, Meta(description="For questions with an error or a traceback.")] = ""
+    code: Annotated[str, Meta(description="For questions about code.")] = ""
+    reasoning: Annotated[str, Meta(description="For questions that ask for reasons.")] = ""
+    long: Annotated[str, Meta(description="For very long questions.")] = ""
+    quick: Annotated[str, Meta(description="For short, plain questions.")] = ""
+
+    def classes(self) -> dict[str, str]:
+        kinds = ("debug", "code", "reasoning", "long", "quick")
+        return {kind: preset for kind in kinds if (preset := getattr(self, kind))}
 
 
 class Config(Section, frozen=True, forbid_unknown_fields=True):

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from aish.config.schema.config import Config
-from aish.config.schema.secret import Secret
-from aish.config.schema.section import Section
+from aish.config.schema.values import Secret, Section
 
 KeyPath = tuple[str, ...]
 

@@ -11,11 +11,10 @@ import msgspec
 
 from aish.config import paths
 from aish.config.load import check_config, load_config
+from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
-from aish.config.schema.shell import PROMPT_FIELDS
-from aish.config.show import show_rows
-from aish.config.starter import init_config
-from aish.config.trust import content_hash, distrust, project_content, trust
+from aish.config.schema.tools import PROMPT_FIELDS
+from aish.config.user_decisions import content_hash, distrust, project_content, trust
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
 from aish.frontends.runtime import ProcessEnvironment

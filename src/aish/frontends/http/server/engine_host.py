@@ -18,7 +18,7 @@ from contextlib import (
     suppress,
 )
 
-from aish.config.schema.serve import ServeConfig
+from aish.config.schema.config import ServeConfig
 from aish.engine.engine import Engine
 from aish.engine.retention import forget_old_sessions
 from aish.errors import AishError, UsageError

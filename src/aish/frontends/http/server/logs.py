@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from aish.config.schema.telemetry import LogConfig
+from aish.config.schema.config import LogConfig
 from aish.frontends.terminal import visible
 
 # A traceback or a backend's message may be long, and a JSON line that a collector cuts is invalid.

@@ -7,7 +7,7 @@ Yes and no are remembered for the exact content of the file; a changed file is a
 from __future__ import annotations
 
 from aish.config.load import join_names
-from aish.config.trust import content_hash, project_content, refuse, trust, was_refused
+from aish.config.user_decisions import content_hash, project_content, refuse, trust, was_refused
 from aish.errors import ConfigError
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.prompt.line_reader import StdinReader, drop_typed_ahead

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from aish.config.show import show_rows
+from aish.config.reference import show_rows
 from aish.errors import SessionNotFound
 from aish.frontends.shell.commands.arguments import unknown_argument
 from aish.frontends.shell.shell import Shell
