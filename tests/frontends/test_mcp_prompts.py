@@ -3,7 +3,7 @@
 import pytest
 
 from aish.errors import UsageError
-from aish.frontends.mcp_prompts import parse_values, prompt_text
+from aish.frontends.templates import parse_values, prompt_text
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, UserMessage, user
 
 

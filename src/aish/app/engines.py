@@ -22,7 +22,6 @@ from aish.engine.model.selection import Routing
 from aish.engine.prompt.system_message import BASE, TOOLS_NOTE, compose_system
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.errors import ConfigError, UsageError
-from aish.frontends.file_tree import tree_lines
 from aish.frontends.terminal import visible
 from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
@@ -255,6 +254,8 @@ async def find_background(request: TurnRequest, store: Store, config: Config, cw
     memory = await _find_facts(request, store, config.memory.max_tokens) if request.memory else ""
     project = ""
     if request.project:
+        from aish.frontends.mentions import tree_lines
+
         lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
         project = "\n".join(lines)
     return Background(memory, project)

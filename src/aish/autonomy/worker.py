@@ -19,11 +19,12 @@ from aish.autonomy.prompts import (
     NOT_ALL_DONE,
     describe_call,
     describe_recovery,
+    find_objection,
     is_complete,
     next_step,
     system_text,
+    write_tasks,
 )
-from aish.autonomy.second_opinion import find_objection, write_tasks
 from aish.autonomy.state import GoalState, Show, Watcher
 from aish.autonomy.turn_summary import TurnSummary
 from aish.engine.engine import Engine

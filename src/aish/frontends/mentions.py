@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from aish.errors import AishError, ProcessError, UsageError, WireError
-from aish.frontends.file_tree import tree_lines
 from aish.frontends.runtime import McpServerView
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage
 
@@ -33,6 +33,8 @@ _DECORATOR = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?:\(.*)?")
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?$")
 _RANGE = re.compile(r"[\w./~^@{}-]*[\w~^}]\.{2,3}[\w./~^@{}-]*")
 _PUNCTUATION = ".,;:!?)]}'\""
+_DEPTH = 4
+_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "target", "dist", "build", ".cache"})
 
 
 class MentionScope(msgspec.Struct, frozen=True):
@@ -184,3 +186,24 @@ def _bounded(part: Part) -> Part:
 
 def _block(name: str, text: str) -> TextPart:
     return TextPart(f"\n\n[@{name}]\n{text}")
+
+
+def tree_lines(root: Path, max_lines: int, depth: int = _DEPTH) -> list[str]:
+    """The files of a folder as an indented tree, without build output and version control. At most `max_lines` lines,
+    then "…" if there are more."""
+    lines = list(islice(_lines(root, depth, max_lines), max_lines + 1))
+    return lines if len(lines) <= max_lines else [*lines[:max_lines], "…"]
+
+
+def _lines(folder: Path, depth: int, max_lines: int, indent: str = "") -> Iterator[str]:
+    try:
+        entries = sorted(folder.iterdir(), key=lambda entry: (entry.is_file(), entry.name))
+    except OSError:
+        return
+    for entry in entries[: max_lines + 1]:
+        if entry.name in _SKIPPED or entry.is_symlink():
+            continue
+        is_folder = entry.is_dir()
+        yield f"{indent}{entry.name}{'/' if is_folder else ''}"
+        if is_folder and depth > 1:
+            yield from _lines(entry, depth - 1, max_lines, indent + "  ")

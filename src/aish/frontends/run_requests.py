@@ -1,7 +1,9 @@
-"""Turns what a user or a caller asked for, and the configuration, into the state of a goal or into how to plan."""
+"""Long work for the command line and the server: makes the state of a goal or how to plan, and describes runs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -9,11 +11,14 @@ import msgspec
 from aish.autonomy.state import GoalState
 from aish.config.schema.config import Config, PlannerConfig
 from aish.errors import UsageError
+from aish.frontends.terminal import visible
 from aish.types.plans import Plan, Planning
+from aish.types.runs import RunRecord, StepRecord
 from aish.types.usage import KeyBudget
 
 MAX_GOAL_CHARS = 20_000
 _MAX_REWRITES = 5
+_GOAL_CHARS = 80
 
 
 def make_goal_state(
@@ -85,12 +90,65 @@ def make_planning(config: PlannerConfig, given: Any) -> Planning | None:
         raise UsageError("planner.max_steps: must be at least 1")
     return Planning(
         model=wanted.model or config.model,
-        max_steps=_at_most(wanted.max_steps, config.max_steps),
-        max_rewrites=_at_most(wanted.max_rewrites, min(config.max_rewrites, _MAX_REWRITES)),
-        max_replans=_at_most(wanted.max_replans, config.max_replans),
+        max_steps=_capped(wanted.max_steps, config.max_steps),
+        max_rewrites=_capped(wanted.max_rewrites, min(config.max_rewrites, _MAX_REWRITES)),
+        max_replans=_capped(wanted.max_replans, config.max_replans),
         plan=wanted.plan,
     )
 
 
-def _at_most(wanted: int | None, limit: int) -> int:
+def _capped(wanted: int | None, limit: int) -> int:
     return limit if wanted is None else max(0, min(wanted, limit))
+
+
+def run_json(run: RunRecord, steps: Sequence[StepRecord] | None = None) -> dict[str, Any]:
+    body = msgspec.json.decode(run.body)
+    shown: dict[str, Any] = {
+        "id": run.id,
+        "kind": run.kind,
+        "session": run.session,
+        "goal": run.goal,
+        "state": run.state,
+        "reason": run.reason,
+        "created_ms": run.created_ms,
+        "updated_ms": run.updated_ms,
+        "owner": run.owner,
+        "fence": run.fence,
+        "step": body.get("step", 0),
+        "halt": body.get("halt"),
+        "plan": _plan(body.get("plan"), steps),
+    }
+    if steps is not None:
+        shown["steps"] = [step_json(step) for step in steps]
+    return shown
+
+
+def _plan(plan: Any, steps: Sequence[StepRecord] | None) -> Any:
+    """The plan, with the status of each step if the journal is given."""
+    if not plan or steps is None:
+        return plan
+    states = {step.key: step.state.value for step in steps if step.key}
+    return {"steps": [{**step, "status": states.get(step["id"], "waiting")} for step in plan["steps"]]}
+
+
+def step_json(step: StepRecord) -> dict[str, Any]:
+    return {
+        "n": step.number,
+        "key": step.key,
+        "call": step.call,
+        "tool": step.tool,
+        "effect": step.effect,
+        "state": step.state,
+        "status": step.status,
+        "arguments": msgspec.json.decode(step.arguments),
+        "outcome": step.outcome,
+        "started_ms": step.started_ms,
+        "finished_ms": step.finished_ms,
+    }
+
+
+def run_line(run: RunRecord) -> str:
+    when = datetime.fromtimestamp(run.created_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    goal = " ".join(visible(run.goal).split())
+    shown = goal if len(goal) <= _GOAL_CHARS else f"{goal[: _GOAL_CHARS - 1]}…"
+    return f"{run.id}  {when}  {run.kind:<6}  {run.state:<9}  {shown}"

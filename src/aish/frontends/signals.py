@@ -1,12 +1,12 @@
 """Runs the main coroutine of a frontend. Ctrl-C and SIGTERM cancel it, so that everything it owns is closed in
-order."""
+order. What Ctrl-C does can be replaced while a block of code runs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,6 @@ TERMINATED = 143
 
 
 _interrupt: Callable[[], object] | None = None
-
-
-def interrupt_handler() -> Callable[[], object] | None:
-    """The current handler of Ctrl-C."""
-    return _interrupt
 
 
 def set_interrupt_handler(react: Callable[[], object] | None) -> None:
@@ -56,3 +51,29 @@ async def _guarded(work: Coroutine[Any, Any, int]) -> int:
         if not received:
             raise
         return received[0]
+
+
+@contextlib.contextmanager
+def on_interrupt(react: Callable[[], object]) -> Iterator[None]:
+    """Inside, Ctrl-C calls `react` instead of ending aish. Afterwards the handler from before is back."""
+    before = _interrupt
+    set_interrupt_handler(react)
+    try:
+        yield
+    finally:
+        set_interrupt_handler(before)
+
+
+@contextlib.contextmanager
+def restored_interrupt_handler() -> Iterator[None]:
+    """Around a prompt_toolkit prompt, which sets its own handler for Ctrl-C and removes it at its end."""
+    try:
+        yield
+    finally:
+        set_interrupt_handler(_interrupt)
+
+
+def is_stopped_alone(work: asyncio.Future[Any]) -> bool:
+    """Whether only this work was cancelled, and not the task that waits for it, which happens when aish ends."""
+    task = asyncio.current_task()
+    return work.cancelled() and not (task and task.cancelling())

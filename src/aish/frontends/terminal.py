@@ -1,10 +1,14 @@
-"""Writes to the terminal. Text is made safe first: control characters are shown, not obeyed."""
+"""Writes to the terminal, and shows the progress of downloads. Control characters in texts are shown, not obeyed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+if TYPE_CHECKING:
+    from aish.frontends.runtime import Progress
 
 # C0 and C1 controls except tab and newline: text of a model, a tool or a file must not control the terminal.
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
@@ -15,6 +19,7 @@ _CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\u
 _CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 # A carriage return before a newline is a line end of another system.
 _CONTROLS |= {0x0D: ""}
+_WIDTH = 24
 
 
 def visible(text: str) -> str:
@@ -105,3 +110,35 @@ class Output:
         if self._live:
             self._err.write("\r\x1b[2K")
             self._err.flush()
+
+
+class ProgressLine:
+    """The progress of a download: a moving bar on a terminal, elsewhere a line for each phase."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._phase = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._output.end_progress()
+
+    def show(self, progress: Progress) -> None:
+        if progress.phase not in (self._phase, "done"):
+            self._phase = progress.phase
+            self._output.end_progress()
+            self._output.note(f"· {progress.phase}")
+        if progress.total:
+            share = min(1.0, progress.done / progress.total)
+            bar = "█" * int(share * _WIDTH)
+            self._output.progress(f"  {bar:<{_WIDTH}} {share:4.0%}  {_size(progress.done)} of {_size(progress.total)}")
+        elif progress.done:
+            self._output.progress(f"  {_size(progress.done)}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1_000_000:.1f} MB"

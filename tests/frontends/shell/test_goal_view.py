@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from aish.autonomy.state import GoalState
-from aish.frontends.shell.commands.norris import resume, work
-from aish.frontends.shell.goal_view import TerminalWatcher
+from aish.frontends import signals
+from aish.frontends.shell.commands.norris import TerminalWatcher, resume, work
 from aish.frontends.shell.render.event_printer import EventPrinter
-from aish.frontends.signals import INTERRUPTED, interrupt_handler
+from aish.frontends.signals import INTERRUPTED
 from aish.frontends.terminal import Output
 from aish.ports import CallContext
 from aish.types.decisions import Question, QuestionKind
@@ -109,7 +109,7 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
         )
         await began.wait()
         for _ in range(2):
-            react = interrupt_handler()
+            react = signals._interrupt
             assert react is not None
             react()
         assert await working == INTERRUPTED

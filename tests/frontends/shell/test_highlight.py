@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.frontends.shell.render.highlight import pygments_painter, tree_painter
+from aish.frontends.shell.render.highlight import highlighter, tree_painter
 from aish.frontends.shell.render.highlight.highlighter import LineHighlighter, find_highlighter
 from aish.frontends.shell.render.styles import SYNTAX
 
@@ -133,7 +133,7 @@ def test_a_parser_that_fails_leaves_the_code_plain():
 
 
 def test_prose_is_not_coloured():
-    assert pygments_painter.find_lexer_painter("text") is None
+    assert highlighter.find_lexer_painter("text") is None
 
 
 @pytest.mark.timeout(30)  # without a limit of its own, tree-sitter goes on until memory is used up

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from aish.config.schema.config import Config
+from aish.frontends.shell.commands.norris import report_lines
 from aish.frontends.shell.commands.registry import COMMANDS, help_lines, run_meta
-from aish.frontends.shell.error_text import in_prompt_words
-from aish.frontends.shell.goal_view import report_lines
-from aish.frontends.shell.shell import Notices, Shell
+from aish.frontends.shell.shell import Notices, Shell, in_prompt_words
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement

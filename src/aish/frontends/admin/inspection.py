@@ -13,10 +13,9 @@ import msgspec
 from aish import __version__
 from aish.engine.engine import Engine
 from aish.errors import AishError, UsageError
-from aish.frontends.progress import ProgressLine
 from aish.frontends.runtime import McpServerView, Runtime
 from aish.frontends.signals import run_until_done
-from aish.frontends.terminal import Output, visible
+from aish.frontends.terminal import Output, ProgressLine, visible
 from aish.ports import Provider
 from aish.safety.commands import Level, LineVerdict, classify
 from aish.types.models import ModelProfile

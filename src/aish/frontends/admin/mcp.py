@@ -16,9 +16,9 @@ from aish.config import paths
 from aish.config.load import check_config
 from aish.engine.engine import Engine
 from aish.errors import ConfigError, UsageError
-from aish.frontends.mcp_prompts import parse_values, prompt_text
 from aish.frontends.runtime import McpServerView, ProcessEnvironment, Runtime
 from aish.frontends.signals import run_until_done
+from aish.frontends.templates import parse_values, prompt_text
 from aish.frontends.terminal import Output, visible
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.messages import marked_text

@@ -1,10 +1,12 @@
-"""Asks the model from the shell: sends what was run along, prints the answer, and offers what it proposes.
+"""Asks the model from the shell: sends what was run along, prints the answer, and offers what it proposes. Other models
+are asked by `:delegate`, and by the `DELEGATE:` lines of an answer.
 
 Loaded with the first question, not with the first prompt.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,11 +24,14 @@ from aish.frontends.shell.command_hints import (
     ready_commands,
     split_by_availability,
 )
-from aish.frontends.shell.commands.delegate import find_delegations, run_delegations
 from aish.frontends.shell.shell import Shell
-from aish.tool_calls.detect.proposals import proposals
+from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.command_hints import CommandHint
 from aish.types.messages import TextPart, UserMessage, user
+from aish.types.usage import Category
+
+_LINE = re.compile(r" {0,3}(?:[-*] )?DELEGATE:[ \t]*(\S+)[ \t]+(\S.*)")
+_MAX_QUESTIONS = 5
 
 
 async def ask_model(shell: Shell, text: str) -> None:
@@ -101,3 +106,45 @@ async def _ask(shell: Shell, text: str, hints: Sequence[CommandHint], *, continu
     if ran and not summary.has_failed:  # otherwise it is sent with the next try
         context.clear()
     return None if is_stopped else summary.text
+
+
+def find_delegations(reply: str) -> list[tuple[str, str]]:
+    found = [(match[1], match[2].strip()) for line in lines_of_prose(reply) if (match := _LINE.fullmatch(line))]
+    return list(dict.fromkeys(found))[:_MAX_QUESTIONS]
+
+
+async def ask_other_model(shell: Shell, name: str, text: str) -> bool:
+    """Asks without history, tools or memory. Whether there was an answer; it is sent with the next question."""
+    route = await shell.engine.router.resolve(name)
+    request = msgspec.structs.replace(
+        shell.request,
+        input=(user(text),),
+        model=name,
+        session="",
+        kept=False,
+        context=(),
+        system="",
+        tools=(),
+        memory=False,
+        project=False,
+        category=Category.DELEGATE,
+        charged_to=shell.request.session,
+    )
+    shell.output.note(f"→ {route.name}")
+    summary = TurnSummary()
+    await shell.show_turn(request, summary)
+    shell.record_usage(summary.usage)
+    if not summary.text.strip():
+        return False
+    shell.command_context.add_text(f"[{route.name} was asked] {text}\n[it answered]\n{summary.text.strip()}")
+    return True
+
+
+async def run_delegations(shell: Shell, questions: list[tuple[str, str]]) -> bool:
+    """Asks the models that the user agrees to. Whether any of them answered."""
+    answered = False
+    for name, text in questions:
+        typed = await shell.read(f"ask {name}: {text}? [y/N] ")
+        if (typed or "").strip().lower() in ("y", "yes"):
+            answered = await ask_other_model(shell, name, text) or answered
+    return answered

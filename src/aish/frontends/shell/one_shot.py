@@ -57,7 +57,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
     output = make_output(runtime.process_environment.env)
     reader = StdinReader()
     if not question.text and any(file.ignored for file in runtime.loaded.files):
-        from aish.frontends.shell.approvals.project_trust import ask_about_project
+        from aish.frontends.shell.setup import ask_about_project
 
         runtime = await ask_about_project(runtime, output, reader)
     for notice in runtime.notices:
@@ -65,7 +65,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
     async with runtime.engine() as engine:
         request = await _make_request(arguments, runtime, question.text)
         if is_interactive():
-            from aish.frontends.shell.turn_setup import ensure_model
+            from aish.frontends.shell.setup import ensure_model
 
             await ensure_model(engine, runtime, request.model, output, reader)
         if not question.text:
@@ -86,7 +86,7 @@ async def _answer(
     from aish.frontends.shell.approvals.consent import make_consent
     from aish.frontends.shell.command_hints import hint_lines, ready_commands
     from aish.frontends.shell.render.event_printer import JsonEventPrinter, print_turn, printer_for
-    from aish.frontends.shell.turn_setup import wait_for_tools
+    from aish.frontends.shell.setup import wait_for_tools
 
     hints = () if arguments.json else await _find_hints(runtime, question)
     if ready_commands(hints) and (await engine.router.resolve(request.model)).info.is_weak:

@@ -12,9 +12,9 @@ import msgspec
 
 from aish.engine.engine import Engine
 from aish.errors import AishError
-from aish.frontends.shell.interrupts import is_stopped_alone, on_interrupt
 from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.event_printer import EventPrinter, print_turn
+from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.ports import Ask
 from aish.types.messages import user

@@ -18,17 +18,20 @@ import msgspec
 from aish.engine.engine import Engine
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
-from aish.frontends.shell.error_text import error_text
-from aish.frontends.shell.interrupts import is_stopped_alone, on_interrupt
 from aish.frontends.shell.prompt.editor import LineEditor
 from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route
-from aish.frontends.shell.shell import Notices, Shell, do_nothing
+from aish.frontends.shell.shell import Notices, Shell, do_nothing, error_text
+from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.tool_calls.detect.proposals import CONTRACT
 from aish.types.requests import TurnRequest
 
 _NOT_FOUND = 127
 _REFRESH_S = 1.0
+# How the model asks one of the other models; `ask_model` finds these lines.
+_DELEGATION_RULES = (
+    "To ask another model, write one line: DELEGATE: NAME QUESTION. Its answer comes back to you. The names are {}."
+)
 WHAT_WENT_WRONG = "What went wrong with the last command, and what would mend it?"
 
 
@@ -51,12 +54,8 @@ async def run_shell(
 
 
 def _system_text(runtime: Runtime, request: TurnRequest) -> str:
-    others = ""
-    if presets := list(runtime.config.presets):
-        from aish.frontends.shell.commands.delegate import delegation_rules
-
-        others = delegation_rules(presets)
-    return "\n\n".join(filter(None, (CONTRACT, others, request.system)))
+    names = ", ".join(runtime.config.presets)
+    return "\n\n".join(filter(None, (CONTRACT, names and _DELEGATION_RULES.format(names), request.system)))
 
 
 async def _open_live(stack: AsyncExitStack, runtime: Runtime, notices: Notices) -> LiveShell | None:
@@ -95,7 +94,7 @@ class _Repl:
     async def _handle_lines(self) -> None:
         shell = self._shell
         if shell.request.session:
-            from aish.frontends.shell.commands.records import show_session
+            from aish.frontends.shell.commands.conversation import show_session
 
             await self._guarded(show_session(shell))
         while not shell.is_leaving:

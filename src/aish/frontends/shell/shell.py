@@ -7,6 +7,7 @@ the live bash while a command runs, the printer while a model answers.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +20,8 @@ from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
-from aish.frontends.shell.interrupts import is_stopped_alone, on_interrupt
 from aish.frontends.shell.prompt.terminal_echo import echo_off
+from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.types.context import ContextView
 from aish.types.live_shell import RunEnd, RunResult
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
     from aish.frontends.shell.render.event_printer import EventPrinter
     from aish.frontends.shell.render.styles import Reasoning
     from aish.ports import Ask
+_PROMPT_COMMANDS = {
+    "models": ":models", "models list": ":models", "runs list": ":runs", "plan": ":plan", "sessions list": ":sessions",
+    "doctor": ":doctor", "config trust": ":trust",
+}  # fmt: skip
+# Commands without a `:` form, such as `aish models pull`, stay as they are: they can be typed at the prompt, too.
+_AISH_COMMAND = re.compile(
+    r"\baish (models list|models(?! (?:pull|rm)\b)|runs list|plan(?! delete\b)|sessions list|doctor|config trust)\b"
+)
 
 
 class Editor(Protocol):
@@ -280,3 +289,11 @@ class Shell:
     def close(self) -> None:
         if self._loading is not None:
             self._loading.cancel()
+
+
+def error_text(error: AishError) -> str:
+    return f"aish: {error.message}" + (f"\n  {in_prompt_words(error.hint)}" if error.hint else "")
+
+
+def in_prompt_words(hint: str) -> str:
+    return _AISH_COMMAND.sub(lambda match: _PROMPT_COMMANDS[match[1]], hint)

@@ -22,8 +22,7 @@ from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.server.engine_host import EngineHost
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body, read_number, uncovered_model
-from aish.frontends.run_requests import check_goal, make_goal_state
-from aish.frontends.runs_view import run_json
+from aish.frontends.run_requests import check_goal, make_goal_state, run_json
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun

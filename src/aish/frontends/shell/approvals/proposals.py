@@ -10,8 +10,7 @@ from contextlib import suppress
 
 from aish.errors import ProcessError
 from aish.frontends.runtime import LiveShell
-from aish.frontends.shell.approvals.call_view import HARMLESS
-from aish.frontends.shell.approvals.consent import ask_for_rule
+from aish.frontends.shell.approvals.consent import HARMLESS, ask_for_rule
 from aish.frontends.shell.command_hints import split_by_availability
 from aish.frontends.shell.shell import Shell
 from aish.safety.policy.judgement import Judgement

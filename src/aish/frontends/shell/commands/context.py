@@ -7,8 +7,8 @@ import time
 import msgspec
 
 from aish.engine.model.ledger import day_start_ms, dollars
+from aish.frontends.shell.ask_model import ask_other_model
 from aish.frontends.shell.commands.arguments import unknown_argument
-from aish.frontends.shell.commands.delegate import ask_other_model
 from aish.frontends.shell.shell import Shell
 from aish.frontends.spending_table import (
     By,
@@ -32,12 +32,12 @@ async def context(shell: Shell, rest: str) -> None:
     ran = shell.command_context.text()
     question = "\n\n".join(part for part in (rest, ran) if part)
     request = msgspec.structs.replace(shell.request, input=(user(question),) if question else ())
-    _show(shell, await shell.view_context(request))
+    _show_view(shell, await shell.view_context(request))
     if ran:
         shell.output.note("what you ran since goes along with your next question")
 
 
-def _show(shell: Shell, view: ContextView) -> None:
+def _show_view(shell: Shell, view: ContextView) -> None:
     room = view.budget or view.window or max(view.tokens, 1)
     bar = "".join(
         _FILLS[index % len(_FILLS)] * max(1, round(_BAR * part.tokens / max(room, view.tokens)))
@@ -61,7 +61,7 @@ async def cost(shell: Shell, rest: str) -> None:
         return
     if rest not in ("", "detail"):
         raise unknown_argument("cost", rest, "detail or reset")
-    rows = await _rows(shell)
+    rows = await _spent_rows(shell)
     if rest == "detail":
         by: tuple[By, ...] = ("model", "category")
         for line in table_lines(group_spending(rows, by), by):
@@ -74,7 +74,7 @@ async def cost(shell: Shell, rest: str) -> None:
     await _show_caps(shell)
 
 
-async def _rows(shell: Shell) -> list[SpentRow]:
+async def _spent_rows(shell: Shell) -> list[SpentRow]:
     session = shell.request.session
     if not session:
         return []

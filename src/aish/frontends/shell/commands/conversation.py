@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import sys
 import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
-from aish.errors import UsageError
-from aish.frontends.file_tree import tree_lines
-from aish.frontends.shell.approvals.call_view import level_line, verdict_lines
+from aish.config.reference import show_rows
+from aish.errors import SessionNotFound, UsageError
+from aish.frontends.mentions import tree_lines
+from aish.frontends.shell.approvals.consent import level_line, verdict_lines
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path, unknown_argument
 from aish.frontends.shell.shell import Shell
+from aish.types.events import TurnEnd
+from aish.types.ids import OWN_SESSIONS
 from aish.types.live_shell import RunResult
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
+from aish.types.records import SessionRecord
 
 _MAX_FILES = 400
 _SHOWN_PATHS = 3
+_MAX_SESSIONS = 15
+_MAX_MESSAGES = 20
+_SHOWN_CHARS = 300
+_AISH = f"{shlex.quote(sys.executable)} -m aish"  # `aish` need not be on the user's PATH
 
 
 async def ask(shell: Shell, rest: str) -> None:
@@ -123,3 +136,113 @@ async def clear(shell: Shell, rest: str) -> None:
 
 async def quit_(shell: Shell, rest: str) -> None:
     shell.leave()
+
+
+async def sessions(shell: Shell, rest: str) -> None:
+    found = await shell.runtime.store.list_sessions(limit=_MAX_SESSIONS, search=rest)
+    for session in found:
+        when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        here = "*" if session.id == shell.request.session else " "
+        turns = f"{session.turns:>3} turn{'s' if session.turns != 1 else ' '}"
+        shell.output.note(f"{here} {session.id}  {when}  {turns}  {session.title}")
+    if not found:
+        shell.output.note("no sessions yet" if not rest else f"no session holds {rest!r}")
+
+
+async def resume(shell: Shell, rest: str) -> None:
+    """Resumes a session by its id or a unique beginning of one; by default the latest other session."""
+    store = shell.runtime.store
+    if rest:
+        exact = await store.find_session(rest)
+        found = [exact] if exact else await store.list_sessions(limit=2, under=rest)
+    else:
+        newest = await store.list_sessions(limit=2, under=OWN_SESSIONS)
+        found = [one for one in newest if one.id != shell.request.session][:1]
+    if len(found) != 1:
+        why = f"several sessions begin with {rest}" if found else "there is no such session"
+        raise SessionNotFound(why, hint=":sessions lists them")
+    await _resume(shell, found[0])
+
+
+async def show_session(shell: Shell) -> None:
+    """Shows the session that the shell was started in."""
+    if session := await shell.runtime.store.find_session(shell.request.session):
+        await _resume(shell, session)
+
+
+async def _resume(shell: Shell, session: SessionRecord) -> None:
+    messages = await shell.engine.history(
+        session.id
+    )  # closes turns that a crash left open; raises if another aish runs
+    shell.change_request(session=session.id)
+    shell.output.note(f"going on with {session.id}: {session.title}")
+    _show_messages(shell, messages, user_text=_question_only)
+    turns = await shell.runtime.store.list_turns(session.id)
+    if turns and turns[-1].end is not TurnEnd.ANSWERED:
+        shell.output.note(f"it stopped there: {turns[-1].end}")
+
+
+async def reset(shell: Shell, rest: str) -> None:
+    shell.start_conversation()
+    shell.output.note("a new conversation; the old one is kept (:sessions)")
+
+
+async def history(shell: Shell, rest: str) -> None:
+    messages = await shell.engine.history(shell.request.session) if shell.request.session else ()
+    _show_messages(shell, messages, user_text=lambda message: message.text)
+    if not messages:
+        shell.output.note("nothing has been said yet")
+
+
+def _show_messages(shell: Shell, messages: Sequence[Message], *, user_text: Callable[[UserMessage], str]) -> None:
+    for message in messages[-_MAX_MESSAGES:]:
+        match message:
+            case UserMessage():
+                shell.output.note(f"> {_shorten(user_text(message))}")
+            case AssistantMessage(text) if text:
+                shell.output.note(f"  {_shorten(text)}")
+            case ToolMessage(name=name):
+                shell.output.note(f"  ← {name}: {_shorten(message.text, 100)}")
+            case _:
+                pass
+
+
+def _question_only(message: UserMessage) -> str:
+    """The user's own words, without files and command output that were sent along."""
+    first = message.parts[0] if message.parts else None
+    return first.text if isinstance(first, TextPart) else message.text
+
+
+async def config(shell: Shell, rest: str) -> None:
+    if rest == "path":
+        for file in shell.runtime.loaded.files:
+            shell.output.note(str(file.path))
+        return
+    if rest not in ("", "show", "show all"):
+        raise unknown_argument("config", rest, "show, show all or path")
+    rows = [row for row in show_rows(shell.runtime.loaded) if rest == "show all" or row.origin != "default"]
+    for row in rows:
+        shell.output.note(f"{row.key} = {row.value}  ({row.origin})")
+    if rest != "show all":
+        shell.output.note("the other settings have their defaults; :config show all shows every setting")
+    model = shell.model or shell.request.model or shell.runtime.config.model or "(what is found)"
+    shell.output.note(f"here and now: model {model}; tools {', '.join(shell.request.tools) or 'none'}")
+
+
+async def trust(shell: Shell, rest: str) -> None:
+    result = await shell.run_line(f"{_AISH} config trust", attach=False)
+    if not result.status:
+        shell.output.note("what it loosens holds from the next start of aish")
+
+
+async def redact(shell: Shell, rest: str) -> None:
+    shell.output.note(shell.engine.redact(rest) if rest else "of what text? :redact TEXT")
+
+
+async def doctor(shell: Shell, rest: str) -> None:
+    await shell.run_line(f"{_AISH} doctor", attach=False)
+
+
+def _shorten(text: str, max_chars: int = _SHOWN_CHARS) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"

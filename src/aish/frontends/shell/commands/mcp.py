@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aish.errors import UsageError
-from aish.frontends.mcp_prompts import parse_values, prompt_text
 from aish.frontends.runtime import McpServerView
 from aish.frontends.shell.commands.arguments import split_words
 from aish.frontends.shell.shell import Shell
+from aish.frontends.templates import parse_values, prompt_text
 
 _SIGNS = {"ready": "✓", "failed": "✗", "connecting": "…", "closed": "-"}
 _LOG_LINES = 30

@@ -11,9 +11,8 @@ from importlib import import_module
 import msgspec
 
 from aish.errors import AishError
-from aish.frontends.shell.error_text import error_text
 from aish.frontends.shell.render.styles import columns_of
-from aish.frontends.shell.shell import Shell
+from aish.frontends.shell.shell import Shell, error_text
 
 Run = Callable[[Shell, str], Awaitable[None]]
 _USAGE_CHARS = 28
@@ -114,10 +113,10 @@ COMMANDS: dict[str, Command] = {
     "undo": Command(
         "Shell", "take back the last edit, or one of the list", _lazy("conversation.undo"), words=("list",),
     ),
-    "sessions": Command("Sessions", "conversations, newest first", _lazy("records.sessions"), A.TEXT),
-    "resume": Command("Sessions", "go on with a session", _lazy("records.resume"), A.SESSION),
-    "reset": Command("Sessions", "forget this conversation, start a new one", _lazy("records.reset")),
-    "history": Command("Sessions", "what was said in this session", _lazy("records.history")),
+    "sessions": Command("Sessions", "conversations, newest first", _lazy("conversation.sessions"), A.TEXT),
+    "resume": Command("Sessions", "go on with a session", _lazy("conversation.resume"), A.SESSION),
+    "reset": Command("Sessions", "forget this conversation, start a new one", _lazy("conversation.reset")),
+    "history": Command("Sessions", "what was said in this session", _lazy("conversation.history")),
     "mcp": Command(
         "Tools", "MCP servers", _lazy("mcp.mcp"), A.SERVER,
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
@@ -127,13 +126,13 @@ COMMANDS: dict[str, Command] = {
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
     "remember": Command("Tools", "keep a fact", _lazy("memory.remember"), A.TEXT),
-    "norris": Command("Work", "work towards a goal", _lazy("work.norris"), A.TEXT, words=("resume", "list")),
-    "plan": Command("Work", "plan first, then work", _lazy("work.plan"), A.TEXT, words=("save", "run", "list")),
-    "runs": Command("Work", "goals and plans of before, newest first", _lazy("work.runs")),
-    "config": Command("aish", "the settings that hold", _lazy("records.config"), words=("show", "path")),
-    "trust": Command("aish", "trust this project's settings", _lazy("records.trust")),
-    "redact": Command("aish", "show a text as it would be stored", _lazy("records.redact"), A.TEXT),
-    "doctor": Command("aish", "what works here", _lazy("records.doctor")),
+    "norris": Command("Work", "work towards a goal", _lazy("plan.norris"), A.TEXT, words=("resume", "list")),
+    "plan": Command("Work", "plan first, then work", _lazy("plan.plan"), A.TEXT, words=("save", "run", "list")),
+    "runs": Command("Work", "goals and plans of before, newest first", _lazy("plan.runs")),
+    "config": Command("aish", "the settings that hold", _lazy("conversation.config"), words=("show", "path")),
+    "trust": Command("aish", "trust this project's settings", _lazy("conversation.trust")),
+    "redact": Command("aish", "show a text as it would be stored", _lazy("conversation.redact"), A.TEXT),
+    "doctor": Command("aish", "what works here", _lazy("conversation.doctor")),
     "clear": Command("aish", "clear the screen", _lazy("conversation.clear")),
     "help": Command("aish", "this list; with a word, what mentions it", _help, A.TEXT),
     "quit": Command("aish", "leave", _lazy("conversation.quit_")),

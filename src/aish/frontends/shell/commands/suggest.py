@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from aish.autonomy.turn_summary import TurnSummary
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.approvals.call_view import verdict_lines
+from aish.frontends.shell.approvals.consent import verdict_lines
 from aish.frontends.shell.command_hints import find_program, hints_for_model, is_command_question, ready_commands
 from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, print_turn, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output

@@ -30,12 +30,12 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.errors import ProcessError
-from aish.frontends.shell.interrupts import restored_interrupt_handler
 from aish.frontends.shell.prompt.completion import ShellCompleter
 from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
 from aish.frontends.shell.prompt.routing import Destination, route
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
+from aish.frontends.signals import restored_interrupt_handler
 from aish.process.spawn import run_quickly
 
 _REFRESH_S = 1.0

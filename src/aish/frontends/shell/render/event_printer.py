@@ -3,15 +3,13 @@ Markdown."""
 
 from __future__ import annotations
 
-import asyncio
-import time
+import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import Self
 
 from aish.engine.engine import Engine
-from aish.frontends.shell.render.styles import DisplayOptions
+from aish.frontends.shell.render.styles import DisplayOptions, columns_of
+from aish.frontends.shell.render.wait_line import Ticker, WaitLine
 from aish.frontends.terminal import Output
 from aish.ports import Ask
 from aish.types.events import (
@@ -39,10 +37,6 @@ ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
 _REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
 # One line of a call or a result is enough to follow along; the whole is in the session.
 _FRAME_CHARS = 200
-# A shorter wait needs no sign of life.
-PATIENCE_S = 0.4
-TICK_S = 0.1
-SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 def printer_for(output: Output, display: DisplayOptions) -> EventPrinter:
@@ -64,54 +58,23 @@ async def print_turn(engine: Engine, request: TurnRequest, printer: EventPrinter
             printer.show_all(events)
 
 
-class Spinner:
-    """Shows what is waited for and for how long, from entering until `stop` or leaving. Nothing where output is no
-    terminal."""
-
-    def __init__(self, output: Output, subject: str) -> None:
-        self._output = output
-        self._subject = subject
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._spin())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-            self._output.end_progress()
-
-    async def _spin(self) -> None:
-        started_s = time.monotonic()
-        await asyncio.sleep(PATIENCE_S)
-        while True:
-            for frame in SPINNER_FRAMES:
-                waited_s = time.monotonic() - started_s
-                self._output.progress(f"{frame} {self._subject}, {waited_s:.1f} s")
-                await asyncio.sleep(TICK_S)
-
-
 class EventPrinter:
     """Plain text: the answer to stdout, everything else to stderr."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, wait: WaitLine | None = None) -> None:
         self.output = output
         self.end: TurnEnd | None = None
         self.has_refused = False
         self.session = ""
-        self._spinner: Spinner | None = None
+        self._wait = wait or WaitLine(output, columns_of(sys.stderr))
 
     def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
         """The context in which a turn is shown: it shows what is waited for until the first event."""
-        self._spinner = Spinner(self.output, subject)
-        return self._spinner
+        self._wait.set_subject(subject)
+        return Ticker(self._wait, self.close)
+
+    def close(self) -> None:
+        """The turn is over, or has been left."""
 
     def show_all(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -128,6 +91,7 @@ class EventPrinter:
         return REFUSED if self.has_refused else ANSWERED
 
     def show(self, event: Event) -> None:
+        self._end_wait(event)
         self._record(event)
         match event.body:
             case TextDelta(text):
@@ -153,18 +117,21 @@ class EventPrinter:
 
     def _record(self, event: Event) -> None:
         self.session = event.session
-        if self._spinner and not isinstance(event.body, TurnStarted | StepStarted):
-            self._spinner.stop()
         if isinstance(event.body, ToolResult) and event.body.status in _REFUSALS:
             self.has_refused = True
         if isinstance(event.body, TurnFinished):
             self.end = event.body.reason
+
+    def _end_wait(self, event: Event) -> None:
+        if not isinstance(event.body, TurnStarted | StepStarted):
+            self._wait.clear()
 
 
 class JsonEventPrinter(EventPrinter):
     """Every event as one line of JSON."""
 
     def show(self, event: Event) -> None:
+        self._end_wait(event)
         self._record(event)
         self.output.line(encode_event(event).decode())
 

@@ -6,12 +6,10 @@ Output stays where it is, also if the turn is stopped: leaving `waiting` prints 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import assert_never
 
 from aish.frontends.shell.render.event_printer import EventPrinter
-from aish.frontends.shell.render.markdown.code import Highlighter
-from aish.frontends.shell.render.markdown.renderer import Markdown
+from aish.frontends.shell.render.markdown.renderer import Highlighter, Markdown
 from aish.frontends.shell.render.markdown.wrap import Wrap
 from aish.frontends.shell.render.styles import DIM, PLAIN, DisplayOptions, StyledBuffer, columns_of
 from aish.frontends.shell.render.tool_frames import (
@@ -23,7 +21,7 @@ from aish.frontends.shell.render.tool_frames import (
     plan_frame,
     result_frame,
 )
-from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, Ticker, WaitLine
+from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, WaitLine
 from aish.frontends.terminal import Output, visible
 from aish.types.events import (
     ArgumentsDelta,
@@ -86,19 +84,14 @@ class ReplyPrinter(EventPrinter):
         columns: Callable[[], int] | None = None,
         wait: WaitLine | None = None,
     ) -> None:
-        super().__init__(output)
-        self._display = display
         self._columns = columns or columns_of(output.out)
-        self._wait = wait or WaitLine(output, self._columns)
+        super().__init__(output, wait or WaitLine(output, self._columns))
+        self._display = display
         self._markdown = Markdown(output.write_safe, self._columns, find_highlighter=self._find_highlighter)
         self._reasoning = ReasoningText(output.write_safe, self._columns, styled=display.styled)
         self._is_thinking = False
         self._running_calls: dict[str, str] = {}  # names by id
         self._framed_call = ""  # the call whose frame was printed last
-
-    def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
-        self._wait.set_subject(subject)
-        return Ticker(self._wait, self.close)
 
     def show(self, event: Event) -> None:
         self.show_all((event,))

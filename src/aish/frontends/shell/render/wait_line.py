@@ -7,19 +7,24 @@ due; `Ticker` calls `tick`.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from aish.frontends.shell.render.event_printer import PATIENCE_S, SPINNER_FRAMES, TICK_S
+from aish.frontends.shell.render.styles import columns_of
 from aish.frontends.shell.render.tool_frames import format_duration, one_line
 from aish.frontends.terminal import Output
 
+# A shorter wait needs no sign of life.
+PATIENCE_S = 0.4
 # Between two lines of a reply the text itself is a sign of life.
 WRITING_PATIENCE_S = 1.5
 # A rate over a shorter time is not meaningful.
 _MIN_RATE_S = 1.0
+_TICK_S = 0.1
+_SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class WaitLine:
@@ -68,7 +73,7 @@ class WaitLine:
             return
         if self._clock() - self._quiet_since < self._patience_s:
             return
-        frame = SPINNER_FRAMES[self._ticks % len(SPINNER_FRAMES)]
+        frame = _SPINNER_FRAMES[self._ticks % len(_SPINNER_FRAMES)]
         self._ticks += 1
         self._drawn = True
         # One column less than the width: a full line makes some terminals scroll.
@@ -82,10 +87,17 @@ class WaitLine:
         return time_text
 
 
+def waiting_for(output: Output, subject: str) -> Ticker:
+    """Shows on stderr what is waited for, while inside."""
+    line = WaitLine(output, columns_of(sys.stderr))
+    line.set_subject(subject)
+    return Ticker(line)
+
+
 class Ticker:
     """Ticks the line while inside; on the way out it clears the line and calls `on_leave`."""
 
-    def __init__(self, line: WaitLine, on_leave: Callable[[], None]) -> None:
+    def __init__(self, line: WaitLine, on_leave: Callable[[], None] = lambda: None) -> None:
         self._line = line
         self._on_leave = on_leave
         self._task: asyncio.Task[None] | None = None
@@ -104,5 +116,5 @@ class Ticker:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(_TICK_S)
             self._line.tick()

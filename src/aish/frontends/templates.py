@@ -1,4 +1,6 @@
-"""Saved plans with parameters. `{{name}}` in a text is filled in for a run; a text `{{name:number}}` becomes a number.
+"""Templates with parameters: saved plans, and the prompts of MCP servers.
+
+`{{name}}` in a text of a plan is filled in for a run; a text `{{name:number}}` becomes a number.
 
 A filled-in template is checked like any other plan before a step of it runs.
 """
@@ -16,6 +18,7 @@ from aish.planner.references import change_plain_text, references
 from aish.planner.run import PlanBody
 from aish.ports import Store
 from aish.safety.redaction.redactor import MARK
+from aish.types.messages import Message, UserMessage, marked_text
 from aish.types.plans import Plan
 from aish.types.records import Document
 from aish.types.runs import RunKind, RunRecord
@@ -148,3 +151,16 @@ def _map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_map_leaves(item, change) for item in value]
     return change(value)
+
+
+def parse_values(words: Sequence[str]) -> dict[str, str]:
+    """Parses `KEY=VALUE` words. Raises UsageError."""
+    pairs = [word.partition("=") for word in words]
+    if bad := [key + mark for key, mark, _ in pairs if not (key and mark)]:
+        raise UsageError(f"{bad[0]!r} gives no argument a value", hint="write KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def prompt_text(messages: Sequence[Message]) -> str:
+    """The text of all messages, with a mark in place of each image."""
+    return "\n\n".join(marked_text(m.parts) if isinstance(m, UserMessage) else m.text for m in messages)

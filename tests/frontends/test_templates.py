@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from aish.errors import UsageError
-from aish.frontends.plan_templates import find_template, list_templates, parse_parameters, save_template
+from aish.frontends.templates import find_template, list_templates, parse_parameters, save_template
 from aish.planner.run import PlanBody
 from aish.storage.memory import MemoryStore
 from aish.types.plans import Plan, PlanStep

@@ -1,0 +1,95 @@
+"""Before the first turn: asks whether to trust the project, offers to fetch a model, and waits for MCP servers."""
+
+from __future__ import annotations
+
+from aish.config.load import join_names
+from aish.config.user_decisions import content_hash, project_content, refuse, trust, was_refused
+from aish.engine.engine import Engine
+from aish.errors import AishError, ConfigError, ModelNotFound
+from aish.frontends.runtime import Runtime
+from aish.frontends.shell.prompt.line_reader import StdinReader, drop_typed_ahead
+from aish.frontends.shell.render.wait_line import waiting_for
+from aish.frontends.terminal import Output, ProgressLine
+
+SMALL_MODEL = "smollm2"
+EMBEDDED_NAMES = (f"embedded:{SMALL_MODEL}", "embedded", SMALL_MODEL)
+# Longer files cannot be accepted here: the user would trust an end that was not shown.
+_MAX_LINES = 100
+_MAX_CHARS = 8000
+
+
+async def ensure_model(
+    engine: Engine, runtime: Runtime, model: str, output: Output, reader: StdinReader | None
+) -> None:
+    """Offers to fetch the small model if no model can be found.
+
+    Does nothing if a model is named or found, or if there is no user to ask (`reader` None): the turn itself reports
+    what is wrong, and a shell is useful without a model.
+    """
+    model = model or runtime.config.model
+    if reader is None or not runtime.can_embed or (model and model not in EMBEDDED_NAMES):
+        return
+    if runtime.model_cache.find(SMALL_MODEL) is not None:
+        return
+    try:
+        await engine.router.resolve(model)
+    except ModelNotFound:
+        answer = await reader.read("No model found here. Fetch SmolLM2-135M to run inside aish (93 MB)? [Y/n] ")
+        if answer is not None and answer.strip().lower() in ("", "y", "yes"):
+            with ProgressLine(output) as progress:
+                await runtime.pull(SMALL_MODEL, progress.show)
+    except AishError:
+        return
+
+
+async def wait_for_tools(runtime: Runtime, output: Output) -> None:
+    """Waits a bounded time for MCP servers that still connect, and names those whose tools are missing."""
+    if not runtime.mcp_servers:
+        return
+    async with waiting_for(output, "connecting MCP servers"):
+        connecting = await runtime.wait_for_mcp(runtime.config.mcp.wait_s)
+    for name, server in runtime.mcp_servers.items():
+        if name in connecting:
+            output.note(f"· MCP server {name} is still connecting; its tools are left out of this turn")
+        elif server.failure is not None and server.state != "ready":
+            output.note(f"· {server.failure.message}")
+
+
+async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
+    """Asks whether to trust the settings of the project. Returns the runtime to continue with: a new one if the user
+    trusted the file. Yes and no are remembered for its exact content; any other answer means "later"."""
+    try:
+        return await _ask_about(runtime, output, reader)
+    except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
+        output.note(f"aish: {exc.message}")
+        return runtime
+
+
+async def _ask_about(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
+    file = next(file for file in runtime.loaded.files if file.ignored)
+    env = runtime.process_environment.env
+    content = project_content(file.path)
+    if was_refused(file.path, content, env=env):
+        return runtime
+    output.note(f"This project has settings for aish, {file.path}:")
+    whole = _show_start(content.decode("utf-8", "replace"), output)
+    output.note(f"Ignored until you trust it: {join_names(file.ignored)}")
+    if not whole:
+        output.note("It is too long to be shown here: read it, and `aish config trust` accepts it.")
+    drop_typed_ahead()  # keys typed before the question was shown do not answer it
+    answer = await reader.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
+    match (answer or "").strip().lower():
+        case "y" | "yes" if whole:
+            trust(file.path, env=env, expected=content_hash(content))
+            return runtime.reloaded()
+        case "n" | "no":
+            refuse(file.path, content, env=env)
+    return runtime
+
+
+def _show_start(text: str, output: Output) -> bool:
+    """Prints the text up to a limit. Whether that was all of it."""
+    lines = text[:_MAX_CHARS].rstrip("\n").split("\n")
+    for line in lines[:_MAX_LINES]:
+        output.note(f"  │ {line}")
+    return len(text) <= _MAX_CHARS and len(lines) <= _MAX_LINES
