@@ -23,10 +23,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from aish.tools.code.files.source import SourceText  # noqa: E402
-from aish.tools.code.lsp.positions import TextMap  # noqa: E402
+from aish.tools.code.lsp.protocol import TextMap  # noqa: E402
 from aish.tools.code.lsp.server import resident_mb  # noqa: E402
-from aish.tools.code.symbols.grammars import find_grammar  # noqa: E402
-from aish.tools.code.symbols.outline import outline  # noqa: E402
+from aish.tools.code.outline import find_grammar, outline  # noqa: E402
 from support.code_projects import PROJECTS, Project  # noqa: E402
 from support.ide_tools import LANGUAGE_OF, Tools, field, ide_with  # noqa: E402
 

@@ -149,7 +149,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "providers/embedded/server.py",  # llama.cpp
         "providers/model_store/wheel.py",  # pip
         "tools/code/lsp/connection.py",  # language servers, found or configured
-        "tools/code/search/ripgrep.py",
+        "tools/code/search/search.py",
         "tools/builtin/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
         "frontends/mentions.py",  # git, for a range of commits

@@ -9,10 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.facade import Ide, IdeSettings
-from aish.tools.code.languages import ServerChoice, language_table
-from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.languages import ServerChoice, ServerLimits, language_table
 from support.language_servers import search_path
 
 HOSTILE = Path(__file__).parent / "hostile_lsp.py"
@@ -55,7 +53,7 @@ async def hostile_ide(root: Path, *modes: str, wait_s: float = 5.0, **limits: An
 
 @asynccontextmanager
 async def _open(root: Path, settings: IdeSettings) -> AsyncIterator[Tools]:
-    ide = Ide(root, settings, make_applier=lambda space: JournaledApplier(space, root.parent / "edits"))
+    ide = Ide(root, settings, state=root.parent / "edits")
     try:
         yield Tools(ide)
     finally:

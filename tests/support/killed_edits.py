@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import JournaledApplier
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 

@@ -15,11 +15,9 @@ from aish.tools.code.toolset import IdeTools
 
 if TYPE_CHECKING:
     from aish.tools.code.backends.mcp import IdeSession
-    from aish.tools.code.edits.port import EditApplier
     from aish.tools.code.facade import Ide, IdeSettings
     from aish.tools.code.languages import FoundServer, ServerChoice
     from aish.tools.mcp.server import McpServer
-    from aish.tools.workspace import Workspace
     from aish.types.tools import ToolSpec
 
 # One of these in a folder makes it a project.
@@ -45,18 +43,14 @@ def _is_project(folder: Path) -> bool:
 
 
 def _make(config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
-    from aish.tools.code.edits.journaled import JournaledApplier
     from aish.tools.code.facade import Ide
 
     def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
         server = _ide_server(config, mcp())
         return (server.spec.name, server.specs(), server.session) if server is not None else None
 
-    def make_applier(space: Workspace) -> EditApplier:
-        return JournaledApplier(space, data_dir(here.env) / "edits")
-
     settings = msgspec.structs.replace(settings_of(config, here.env), hides=tuple(hides))
-    return Ide(here.cwd, settings, make_applier=make_applier, find_server=find_server)
+    return Ide(here.cwd, settings, state=data_dir(here.env) / "edits", find_server=find_server)
 
 
 def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:
@@ -82,7 +76,7 @@ def _ide_server(config: IdeConfig, servers: Mapping[str, McpServer]) -> McpServe
 
 def settings_of(config: IdeConfig, env: Mapping[str, str]) -> IdeSettings:
     from aish.tools.code.facade import IdeSettings
-    from aish.tools.code.lsp.spec import ServerLimits
+    from aish.tools.code.languages import ServerLimits
 
     limits = ServerLimits(
         start_timeout_s=config.start_timeout_s,

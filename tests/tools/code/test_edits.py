@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import JournaledApplier
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace

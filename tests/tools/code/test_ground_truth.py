@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.languages import ServerLimits
 from support.code_projects import PROJECTS
 from support.ide_tools import LANGUAGE_OF, field, ide_with, listed
 

@@ -14,7 +14,7 @@ from aish.app.code_tools import settings_of
 from aish.config.schema.tools import IdeConfig
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import JournaledApplier
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 from support.ide_tools import field, ide_with

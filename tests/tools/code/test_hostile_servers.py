@@ -228,7 +228,7 @@ async def test_no_diagnostics_in_time_is_pending_and_never_none(root):
 
 
 async def test_where_more_changed_than_can_be_told_a_new_server_reads_everything_anew(root, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_KEPT", 3)
+    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_COLLECTED", 3)
     async with hostile_ide(root) as tools:
         await started(tools)
         for number in range(4):

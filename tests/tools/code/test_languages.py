@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from aish.tools.code.languages import ServerChoice, ServerEntry, find_program, find_server, language_table, server_spec
-from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.languages import (
+    ServerChoice,
+    ServerEntry,
+    ServerLimits,
+    find_program,
+    find_server,
+    language_table,
+    server_spec,
+)
 
 
 def program(folder: Path, name: str) -> Path:

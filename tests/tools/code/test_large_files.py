@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ToolError
-from aish.tools.code.files.large_files import Bounds, read_part
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, split_lines
+from aish.tools.code.read_tools import Bounds, read_part
 from aish.tools.workspace import Workspace
 from support.ide_tools import field
 
@@ -169,7 +169,7 @@ def test_lines_are_those_of_the_whole_wherever_blocks_and_room_end(tmp_path_fact
     start = data.draw(st.integers(1, len(lines)))
     end = data.draw(st.none() | st.integers(start, len(lines) + 2))
     space = Workspace(root)
-    part = read_part(space, "a.txt", start, end, threading.Event(), Bounds(block_bytes=block, kept_bytes=room))
+    part = read_part(space, "a.txt", start, end, threading.Event(), Bounds(block_bytes=block, max_collected_bytes=room))
     space.close()
     assert part.total == len(lines) and part.counted
     if part.is_cut:

@@ -12,9 +12,8 @@ import pytest
 
 from aish.app import runtime
 from aish.errors import ToolError
-from aish.tools.code.contents import Contents
-from aish.tools.code.edits.ide_applier import apply_in_ide
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.contents import Contents, apply_in_ide
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 from support.ide_tools import field

@@ -11,7 +11,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.tools.code.edits.journaled import JournaledApplier
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import Workspace
 from support.ide_tools import field, ide_with

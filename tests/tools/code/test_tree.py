@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from aish.errors import ToolError
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.symbols.grammars import find_grammar
-from aish.tools.code.symbols.outline import outline
+from aish.tools.code.outline import find_grammar, outline
 from support.ide_tools import field, ide_with, listed
 
 PYTHON = '''import os

@@ -233,7 +233,7 @@ def test_a_write_is_seen_before_the_file_is_closed(watched):
 
 
 def test_more_changes_than_are_kept_are_everything_until_the_listener_starts_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_KEPT", 2)
+    monkeypatch.setattr("aish.tools.code.files.change_feed._MAX_COLLECTED", 2)
     news = ChangeFeed(tmp_path, is_python)
     news.reset("slow")
     news.reset("quick")

@@ -17,10 +17,10 @@ from aish.tools.code.backends.selection import Backends
 from aish.tools.code.backends.tree import TreeBackend
 from aish.tools.code.contents import Contents
 from aish.tools.code.edit_tools import EditTools
-from aish.tools.code.edits.port import EditApplier, UndoEntry
+from aish.tools.code.edits.journaled import JournaledApplier
+from aish.tools.code.edits.records import UndoEntry
 from aish.tools.code.files.watcher import PACKAGE_FOLDERS
-from aish.tools.code.languages import ServerChoice
-from aish.tools.code.lsp.spec import ServerLimits
+from aish.tools.code.languages import ServerChoice, ServerLimits
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.read_tools import read_file, search_files
 from aish.tools.workspace import Workspace
@@ -43,14 +43,14 @@ FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
 
 
 class Ide:
-    """`find_server` returns the MCP server that currently is an IDE: its name, tools and session."""
+    """`state` is the folder of the undo log. `find_server` returns the MCP server that currently is an IDE."""
 
     def __init__(
         self,
         root: Path,
         settings: IdeSettings,
         *,
-        make_applier: Callable[[Workspace], EditApplier],
+        state: Path,
         find_server: FindServer = lambda: None,
     ) -> None:
         self.space = Workspace(root, packages=PACKAGE_FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
@@ -59,7 +59,7 @@ class Ide:
             self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide
         )
         self._search_path = settings.choice.search_path
-        self._applier = make_applier(self.space)
+        self._applier = JournaledApplier(self.space, state)
         contents = Contents(self.space, self._applier, lambda: self._find_ide(TreeBackend(self.space)))
         self._understanding = QueryTools(contents, self.backends, diagnostics_wait_s=settings.diagnostics_wait_s)
         self._changing = EditTools(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from aish.errors import ToolError
-from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Location, SymbolPosition
+from aish.tools.code.backends.port import AnswerStatus, CodeAnswer, Diagnostic, Location, SymbolPosition
 from aish.tools.code.backends.selection import Backends
 from aish.tools.code.contents import Contents
 from aish.tools.code.files.source import SourceText

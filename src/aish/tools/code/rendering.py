@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Location, Symbol
+from aish.tools.code.backends.port import AnswerStatus, CodeAnswer, Diagnostic, Location, Symbol
 from aish.tools.code.files.source import SourceText, is_binary, split_lines
 
 MAX_READ_LINES = 400

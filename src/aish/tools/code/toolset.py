@@ -11,7 +11,7 @@ from aish.types.messages import TextPart
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
-    from aish.tools.code.edits.port import UndoEntry
+    from aish.tools.code.edits.records import UndoEntry
     from aish.tools.code.facade import Ide
 from aish.types.tools import Effect, JsonSchema
 

@@ -15,19 +15,26 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import AishError, ConnectionLost, ProcessError, ToolError, WireError, WireTimeout
-from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
-from aish.tools.code.backends.lsp_actions import list_actions, perform
+from aish.tools.code.backends.lsp_edits import list_actions, perform, rename_edits
 from aish.tools.code.backends.lsp_locations import ServerFiles
-from aish.tools.code.backends.lsp_rename import rename_edits
-from aish.tools.code.backends.port import Edits, FixEdits
-from aish.tools.code.backends.servers import LanguageServers
+from aish.tools.code.backends.port import (
+    AnswerStatus,
+    CodeAnswer,
+    Diagnostic,
+    Edits,
+    Fix,
+    FixEdits,
+    Location,
+    Symbol,
+    SymbolPosition,
+)
 from aish.tools.code.files.source import SourceText, content_hash
 from aish.tools.code.languages import FoundServer
-from aish.tools.code.lsp import decoding
+from aish.tools.code.lsp import protocol
 from aish.tools.code.lsp.diagnostics import diagnose
 from aish.tools.code.lsp.edits import SingleFile, file_edits
-from aish.tools.code.lsp.positions import TextMap
-from aish.tools.code.lsp.server import ServerSession
+from aish.tools.code.lsp.protocol import TextMap
+from aish.tools.code.lsp.server import LanguageServers, ServerSession
 from aish.types.tools import ResultStatus
 
 T = TypeVar("T")
@@ -52,7 +59,7 @@ class LspBackend:
     async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
         async def ask(session: ServerSession) -> str:
             raw = await session.connection.request("textDocument/hover", self._position_params(session, source, spot))
-            return decoding.decode_hover(raw)
+            return protocol.decode_hover(raw)
 
         return await self._answer("textDocument/hover", source, ask, "", quick=True)
 
@@ -61,7 +68,7 @@ class LspBackend:
             raw = await session.connection.request(
                 "textDocument/definition", self._position_params(session, source, spot)
             )
-            return self._files(session).convert_locations(decoding.decode_locations(raw), whole=True)
+            return self._files(session).convert_locations(protocol.decode_locations(raw), whole=True)
 
         return await self._answer("textDocument/definition", source, ask, (), quick=True)
 
@@ -69,7 +76,7 @@ class LspBackend:
         async def ask(session: ServerSession) -> tuple[Location, ...]:
             params = {**self._position_params(session, source, spot), "context": {"includeDeclaration": True}}
             raw = await session.connection.request("textDocument/references", params)
-            return self._files(session).convert_locations(decoding.decode_locations(raw))
+            return self._files(session).convert_locations(protocol.decode_locations(raw))
 
         return await self._answer("textDocument/references", source, ask, ())
 
@@ -79,7 +86,7 @@ class LspBackend:
                 "textDocument/documentSymbol", self._document_params(session, source)
             )
             return self._files(session).convert_symbols(
-                decoding.decode_symbols(raw, session.documents.uri(source.path))
+                protocol.decode_symbols(raw, session.documents.uri(source.path))
             )
 
         return await self._answer("textDocument/documentSymbol", source, ask, (), quick=True)
@@ -87,7 +94,7 @@ class LspBackend:
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request("workspace/symbol", {"query": query})
-            return self._files(session).convert_symbols(decoding.decode_symbols(raw), inside_only=True)
+            return self._files(session).convert_symbols(protocol.decode_symbols(raw), inside_only=True)
 
         return await self._answer("workspace/symbol", None, ask, ())
 
@@ -118,7 +125,7 @@ class LspBackend:
         async def ask(session: ServerSession) -> Edits:
             options = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True, "insertFinalNewline": True}
             params = {**self._document_params(session, source), "options": options}
-            edits = decoding.decode_as(await session.connection.request("textDocument/formatting", params), object)
+            edits = protocol.decode_as(await session.connection.request("textDocument/formatting", params), object)
             change = {"changes": {session.documents.uri(source.path): edits or []}}
             return file_edits(change, SingleFile(source), session.connection.encoding)
 
@@ -213,7 +220,7 @@ class LspBackend:
         """Marks an edit as stale if one of its files has changed since the server was last informed."""
         # Any edit fits an empty file. A TypeScript server creates one itself as the target of moved code.
         edited = {edit.path for edit in answer.value if edit.base != _EMPTY}
-        changed = self._servers.changed_since_told(self.name, edited)
+        changed = self._servers.changed_since_report(self.name, edited)
         if not changed:
             return answer
         note = f"{min(changed)} changed while {self.name} worked; ask again"
@@ -232,7 +239,7 @@ class LspBackend:
         return ServerFiles(self._servers.space, session.connection.encoding)
 
     def _diagnostics_answer(
-        self, source: SourceText, problems: Sequence[decoding.WireDiagnostic], *, fresh: bool, is_final: bool
+        self, source: SourceText, problems: Sequence[protocol.WireDiagnostic], *, fresh: bool, is_final: bool
     ) -> CodeAnswer[tuple[Diagnostic, ...]]:
         found = tuple(
             Diagnostic(source.path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)

@@ -2,30 +2,125 @@
 
 The IDE answers with JSON in the shapes of the language server protocol, or with lines `path:line: text`. What it does
 not offer, the syntax tree answers. No language server is started beside an IDE.
+
+Tools are named `lsp.hover`, `lsp_hover`, `lsp/hover` and so on. Arguments are filled in by the names in the tool's
+schema. `position` and `character` count from 0 as in the language server protocol; `line` and `column` count from 1,
+unless their schema has a minimum of 0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from aish.errors import BadResponse, ToolError
-from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp_locations import ServerFiles
-from aish.tools.code.backends.mcp_tools import ToolRequest, arguments_for, find_tool
-from aish.tools.code.backends.port import CodeBackend, Edits, FixEdits
+from aish.tools.code.backends.port import (
+    AnswerStatus,
+    CodeAnswer,
+    CodeBackend,
+    Diagnostic,
+    Edits,
+    Fix,
+    FixEdits,
+    Location,
+    Symbol,
+    SymbolPosition,
+)
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.lsp import decoding
+from aish.tools.code.ide_tool_names import canonical_name
+from aish.tools.code.lsp import protocol
+from aish.tools.code.lsp.documents import file_uri
 from aish.tools.code.lsp.edits import file_edits
+from aish.tools.code.lsp.protocol import units_before
 from aish.tools.workspace import Workspace
 from aish.types.messages import text_of
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
-_PLACE = re.compile(r"\s*(?P<path>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:?\s*(?P<text>.*)")
+# For each of our questions the names that the tool may have.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "hover": ("lsp.hover",),
+    "definition": ("lsp.definition", "lsp.goto_definition", "lsp.go_to_definition"),
+    "references": ("lsp.references", "lsp.find_references"),
+    "outline": ("lsp.document_symbols", "lsp.document_symbol", "lsp.outline"),
+    "symbols": ("lsp.workspace_symbols", "lsp.workspace_symbol", "lsp.symbols"),
+    "diagnostics": ("lsp.diagnostics", "lsp.get_diagnostics"),
+    "rename": ("lsp.rename", "lsp.rename_symbol"),
+    "format": ("lsp.format", "lsp.formatting", "lsp.format_document"),
+    "read": ("fs.read", "fs.read_file"),
+    "write": ("fs.write", "fs.write_file"),
+}
+_PATHS = frozenset({"path", "file", "file_path", "filepath", "filename", "filePath"})
+_URIS = frozenset({"uri", "url", "document", "textDocument"})
+_QUERIES = frozenset({"query", "pattern"})
+_SYMBOLS = frozenset({"symbol", "name", "word", "symbol_name"})
+_NEW_NAMES = frozenset({"new_name", "newName"})
+_CONTENTS = frozenset({"content", "contents", "text"})
+
+
+class ToolRequest(msgspec.Struct, frozen=True):
+    """What a question is about."""
+
+    root: Path
+    path: str = ""
+    source: SourceText | None = None
+    spot: SymbolPosition | None = None
+    query: str = ""
+    new_name: str = ""
+    content: str = ""
+
+
+def find_tool(specs: Iterable[ToolSpec], what: str) -> ToolSpec | None:
+    by_name = {canonical_name(spec.name): spec for spec in specs}
+    return next((by_name[name] for name in _NAMES[what] if name in by_name), None)
+
+
+def arguments_for(spec: ToolSpec, request: ToolRequest) -> dict[str, Any]:
+    properties = spec.schema.get("properties")
+    schemas = properties if isinstance(properties, Mapping) else {}
+    filled = {name: _value(name, schema, request) for name, schema in schemas.items()}
+    return {name: value for name, value in filled.items() if value is not None}
+
+
+def _value(name: str, schema: object, request: ToolRequest) -> Any:
+    """Returns the value for an argument; None if we have none."""
+    spot = request.spot
+    if name in _PATHS:
+        return request.path or None
+    if name in _URIS:
+        uri = file_uri(request.root, request.path)
+        return {"uri": uri} if name == "textDocument" else uri
+    if name in _QUERIES:
+        return request.query or None
+    if name in _SYMBOLS:
+        return spot.symbol if spot else request.query or None
+    if name in _NEW_NAMES:
+        return request.new_name or None
+    if name in _CONTENTS:
+        return request.content
+    return _position_value(name, schema, spot, request.source) if spot else None
+
+
+def _position_value(name: str, schema: object, spot: SymbolPosition, source: SourceText | None) -> Any:
+    units = units_before(source.line(spot.line), spot.column, "utf-16") if source else spot.column
+    from_zero = isinstance(schema, Mapping) and schema.get("minimum") == 0
+    match name:
+        case "position":
+            return {"line": spot.line - 1, "character": units}
+        case "line":
+            return spot.line - from_zero
+        case "character":
+            return units
+        case "column" | "col":
+            return units + (not from_zero)
+    return None
+
+
+_LOCATION_LINE = re.compile(r"\s*(?P<path>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:?\s*(?P<text>.*)")
 _PROBLEM = re.compile(r"(error|warning|info|hint)\b[:\s]*", re.IGNORECASE)
 _MAX_LINES = 5000
 
@@ -66,7 +161,7 @@ class McpBackend:
             return await self._tree.outline(source)
         raw = msgspec.Raw(text.encode())
         return CodeAnswer(
-            self._files().convert_symbols(decoding.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
+            self._files().convert_symbols(protocol.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
             self.name,
         )
 
@@ -75,7 +170,7 @@ class McpBackend:
         if text is None:
             return await self._tree.symbols(query, limit)
         return CodeAnswer(
-            self._files().convert_symbols(decoding.decode_symbols(msgspec.Raw(text.encode())), inside_only=True),
+            self._files().convert_symbols(protocol.decode_symbols(msgspec.Raw(text.encode())), inside_only=True),
             self.name,
         )
 
@@ -87,7 +182,7 @@ class McpBackend:
         if isinstance(found, dict):  # a diagnostic report, or the params of a push
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
-            wired = decoding.decode_diagnostics(found)
+            wired = protocol.decode_diagnostics(found)
             return CodeAnswer(tuple(_diagnostic_of(source.path, wire) for wire in wired), self.name)
         listed = [_parse_problem(location) for location in _parse_locations(text)]
         if not listed and text.strip():
@@ -151,7 +246,7 @@ class McpBackend:
 
     def _locations_answer(self, text: str, *, whole: bool = False) -> CodeAnswer[tuple[Location, ...]]:
         try:
-            found = decoding.decode_locations(msgspec.Raw(text.encode()))
+            found = protocol.decode_locations(msgspec.Raw(text.encode()))
         except BadResponse:
             return CodeAnswer(tuple(sorted(self._relative(location) for location in _parse_locations(text))), self.name)
         return CodeAnswer(self._files().convert_locations(found, whole=whole), self.name)
@@ -180,18 +275,18 @@ def _parse_json(text: str) -> Any:
 def _hover_text(text: str) -> str:
     found = _parse_json(text)
     return (
-        decoding.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
+        protocol.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
     )
 
 
 def _parse_locations(text: str) -> list[Location]:
-    found = [_PLACE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
+    found = [_LOCATION_LINE.fullmatch(line) for line in text.splitlines()[:_MAX_LINES]]
     return [
         Location(wire["path"], int(wire["line"]), int(wire["line"]), wire["text"].strip()) for wire in found if wire
     ]
 
 
-def _diagnostic_of(path: str, wire: decoding.WireDiagnostic) -> Diagnostic:
+def _diagnostic_of(path: str, wire: protocol.WireDiagnostic) -> Diagnostic:
     return Diagnostic(path, wire.range.start.line + 1, wire.severity, wire.message, wire.source, wire.code)
 
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aish.tools.code.answer import CodeAnswer, Symbol, SymbolPosition
 from aish.tools.code.backends.lsp import LspBackend
-from aish.tools.code.backends.port import CodeBackend
-from aish.tools.code.backends.servers import LanguageServers
+from aish.tools.code.backends.port import CodeAnswer, CodeBackend, Symbol, SymbolPosition
 from aish.tools.code.backends.tree import TreeBackend
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.languages import ServerChoice, language_table
-from aish.tools.code.lsp.spec import ServerLimits
-from aish.tools.code.symbols.grammars import find_grammar
-from aish.tools.code.symbols.names import last_name, resolve
+from aish.tools.code.languages import ServerChoice, ServerLimits, language_table
+from aish.tools.code.lsp.server import LanguageServers
+from aish.tools.code.names import last_name, resolve
+from aish.tools.code.outline import find_grammar
 from aish.tools.workspace import Workspace
 
-_OUTLINES_KEPT = 64
+_MAX_OUTLINES = 64
 
 FindIde = Callable[[TreeBackend], CodeBackend | None]
 
@@ -69,7 +67,7 @@ class Backends:
                 return await self.for_file(source.path).outline(source)
             known = await TreeBackend(self._space).outline(source)
             self._outlines[source.path, source.hash] = known
-            if len(self._outlines) > _OUTLINES_KEPT:
+            if len(self._outlines) > _MAX_OUTLINES:
                 del self._outlines[next(iter(self._outlines))]
         return known
 

@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from aish.errors import ToolError
-from aish.tools.code.answer import AnswerStatus, CodeAnswer, Diagnostic, Fix, Location, Symbol, SymbolPosition
-from aish.tools.code.backends.port import Edits, FixEdits
+from aish.tools.code.backends.port import (
+    AnswerStatus,
+    CodeAnswer,
+    Diagnostic,
+    Edits,
+    Fix,
+    FixEdits,
+    Location,
+    Symbol,
+    SymbolPosition,
+)
 from aish.tools.code.files.source import SourceText, load, word_regex
 from aish.tools.code.languages import language_table
+from aish.tools.code.outline import find_grammar, outline
 from aish.tools.code.search.walk import SkippedFiles, walk_files
-from aish.tools.code.symbols.grammars import find_grammar
-from aish.tools.code.symbols.outline import outline
 from aish.tools.workspace import HardLinked, TooLong, Workspace
 
 NAME = "tree-sitter"

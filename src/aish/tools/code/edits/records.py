@@ -1,8 +1,56 @@
-"""The journal's records: enough to finish, roll back or undo a change."""
+"""Edits as data, and the journal's records of them: enough to finish, roll back or undo a change.
+
+An edit has the new content of a file and the hash of the old one. All hashes are checked first, and all edits are
+applied or none.
+"""
 
 from __future__ import annotations
 
 import msgspec
+
+
+class FileEdit(msgspec.Struct, frozen=True):
+    """`path` is relative to the workspace. `base` is the SHA-256 (hex) of the current content, None for a new file.
+    `content` is the new content, None to remove the file."""
+
+    path: str
+    base: str | None
+    content: bytes | None
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    path: str
+    reason: str
+
+
+class EditOutcome(msgspec.Struct, frozen=True):
+    """Either all files were changed, or `conflicts` says why none was. `undo` is the id for undoing the change.
+
+    `note` says what was done about an earlier, interrupted change.
+    """
+
+    applied: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    undo: str = ""
+    note: str = ""
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """The title and edits of an undone change. With conflicts in the outcome, nothing was undone."""
+
+    title: str
+    edits: tuple[FileEdit, ...]
+    outcome: EditOutcome
+
+
+class UndoEntry(msgspec.Struct, frozen=True):
+    """A change that can be undone."""
+
+    id: str
+    title: str
+    made_ms: int
+    paths: tuple[str, ...]
+
 
 FORMAT = 1
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from aish.errors import ToolError
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import SourceText
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus

@@ -26,7 +26,7 @@ from aish.tools.code.edits.records import FORMAT, Record, decode, encode
 from aish.tools.code.files.source import content_hash
 
 MAX_ENTRIES = 20
-MAX_KEPT_BYTES = 64 * 1024 * 1024
+MAX_UNDO_BYTES = 64 * 1024 * 1024
 _LOCK_WAIT_S = 10.0
 _POLL_S = 0.02
 _KEY_CHARS = 32
@@ -139,7 +139,7 @@ class UndoLog:
         return sorted(self.folder.glob("undo-*"))
 
     def _prune(self) -> None:
-        left = MAX_KEPT_BYTES
+        left = MAX_UNDO_BYTES
         for count, path in enumerate(reversed(self._entries()), 1):
             left -= path.stat().st_size
             if count > 1 and (count > MAX_ENTRIES or left < 0):

@@ -9,7 +9,7 @@ from pathlib import Path
 from aish.tools.code.files.inotify import InotifyWatch
 from aish.tools.code.files.watcher import Changes, FileWatch, PollingWatch, add_change
 
-_MAX_KEPT = 20_000
+_MAX_COLLECTED = 20_000
 
 
 def watch(root: Path, wanted: Callable[[str], bool]) -> FileWatch:
@@ -79,4 +79,4 @@ def _merge(collected: Changes | None, changes: Changes) -> Changes | None:
         return None
     for path, kind in changes.items():
         add_change(collected, path, kind)
-    return collected if len(collected) <= _MAX_KEPT else None
+    return collected if len(collected) <= _MAX_COLLECTED else None

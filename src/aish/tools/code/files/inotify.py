@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aish.tools.code.files.links import Links
 from aish.tools.code.files.watcher import (
     CHANGED,
     CREATED,
@@ -20,6 +19,7 @@ from aish.tools.code.files.watcher import (
     REMOVED,
     SKIPPED_FOLDERS,
     Changes,
+    Links,
     Stamp,
     add_change,
     find_listings,

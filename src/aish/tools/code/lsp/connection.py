@@ -20,10 +20,9 @@ from aish.net.framing import ContentLengthFraming, Oversize
 from aish.net.jsonrpc import Peer, RpcError
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import ChildPeerReader
-from aish.tools.code.lsp.decoding import decode_as
-from aish.tools.code.lsp.positions import ENCODINGS, Encoding
+from aish.tools.code.languages import LanguageServerSpec
+from aish.tools.code.lsp.protocol import ENCODINGS, Encoding, decode_as
 from aish.tools.code.lsp.server_messages import ServerMessages
-from aish.tools.code.lsp.spec import LanguageServerSpec
 
 # Only where needed: a dynamic registration may come after our first question.
 _DYNAMIC = {"dynamicRegistration": True}
@@ -210,12 +209,12 @@ class LspConnection:
 
     async def wait_closed(self) -> AishError:
         """Returns the reason when the server has exited or can no longer be decoded."""
-        gone = asyncio.ensure_future(self._reading.wait_closed())
+        exited = asyncio.ensure_future(self._reading.wait_closed())
         try:
-            await asyncio.wait({gone, self._lost}, return_when=asyncio.FIRST_COMPLETED)
-            return self._lost.result() if self._lost.done() else gone.result()
+            await asyncio.wait({exited, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            return self._lost.result() if self._lost.done() else exited.result()
         finally:
-            gone.cancel()
+            exited.cancel()
 
     def stderr_tail(self) -> str:
         return self._child.stderr_tail()

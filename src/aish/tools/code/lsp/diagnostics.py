@@ -17,14 +17,13 @@ import msgspec
 from aish.errors import WireTimeout
 from aish.net.jsonrpc_message import parse_integer
 from aish.tools.code.lsp.connection import LspConnection
-from aish.tools.code.lsp.decoding import WireDiagnostic, decode_as, decode_diagnostics
 from aish.tools.code.lsp.documents import Documents, OpenDocument
-from aish.tools.code.lsp.positions import Position, Range
+from aish.tools.code.lsp.protocol import Position, Range, WireDiagnostic, decode_as, decode_diagnostics
 from aish.tools.code.lsp.server_messages import PULL, Pushed
 
 # Waiting times after a push without a version. An empty one is often only the first of two.
-SETTLE_S = 0.4
-SETTLE_EMPTY_S = 1.2
+QUIET_S = 0.4
+QUIET_EMPTY_S = 1.2
 
 
 class DiagnosticReport(msgspec.Struct, frozen=True):
@@ -88,7 +87,7 @@ async def _pull(connection: LspConnection, uri: str, timeout_s: float) -> Diagno
 async def _is_quiet(connection: LspConnection, uri: str, pushed: Pushed) -> bool:
     """Whether no other push for this file comes for a while."""
     try:
-        async with asyncio.timeout(SETTLE_S if pushed.problems else SETTLE_EMPTY_S):
+        async with asyncio.timeout(QUIET_S if pushed.problems else QUIET_EMPTY_S):
             while connection.incoming.find_pushed(uri) is pushed:
                 await connection.incoming.wait_changed()
     except TimeoutError:
@@ -130,10 +129,10 @@ def decode_compiler_diagnostic(item: dict[str, Any]) -> WireDiagnostic:
     return WireDiagnostic(range, message, severity, source="typescript", code=code, raw=raw)
 
 
-def _position(place: object) -> Position:
+def _position(given: object) -> Position:
     """Converts from positions that count from 1."""
-    language_table = place if isinstance(place, dict) else {}
-    line, offset = parse_integer(language_table.get("line")) or 1, parse_integer(language_table.get("offset")) or 1
+    fields = given if isinstance(given, dict) else {}
+    line, offset = parse_integer(fields.get("line")) or 1, parse_integer(fields.get("offset")) or 1
     return Position(max(0, line - 1), max(0, offset - 1))
 
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import msgspec
 
 from aish.errors import BadResponse, ToolError
-from aish.tools.code.edits.port import FileEdit
+from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.lsp.positions import Encoding, Range, TextMap
+from aish.tools.code.lsp.protocol import Encoding, Range, TextMap
 from aish.types.tools import ResultStatus
 
 MAX_FILES = 5000
@@ -135,8 +135,8 @@ def _parse_steps(edit: object) -> Iterator[tuple[str, str, Any]]:
     if isinstance(changes, list):  # the newer shape; it wins if both are given
         yield from _join_edits([_parse_step(change) for change in changes])
         return
-    language_table = edit.get("changes")
-    for uri, edits in language_table.items() if isinstance(language_table, Mapping) else ():
+    by_uri = edit.get("changes")
+    for uri, edits in by_uri.items() if isinstance(by_uri, Mapping) else ():
         yield "edit", str(uri), _text_edits(edits)
 
 

@@ -8,15 +8,18 @@ and only confirmed ones are returned.
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
-from aish.errors import ToolError
-from aish.tools.code.answer import Location
+from aish.errors import ProcessError, ToolError
+from aish.process.child import ChildProcess, ProcessSpec
+from aish.tools.code.backends.port import Location
 from aish.tools.code.files.source import is_binary, split_lines
-from aish.tools.code.search import ripgrep
 from aish.tools.code.search.walk import IgnoreRules, SkippedFiles, matches_glob, walk_files
 from aish.tools.workspace import HardLinked, TooLong, Workspace
 from aish.types.tools import ResultStatus
@@ -54,12 +57,12 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> SearchR
         matching = _in_file(space, space.relative(query.below), matches, skipped)[:MAX_MATCHES]
         return SearchResult(tuple(matching), len(matching) < MAX_MATCHES, "aish", str(skipped))
     query = msgspec.structs.replace(query, below=below)
-    program = ripgrep.find_ripgrep(search_path)
+    program = find_ripgrep(search_path)
     if program:
-        found = await ripgrep.search_lines(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
+        found = await search_lines(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
-            names, are_all = await ripgrep.list_files(program, space.root, query, timeout_s=TIMEOUT_S)
+            names, are_all = await list_files(program, space.root, query, timeout_s=TIMEOUT_S)
             locations = await asyncio.to_thread(_verify_matches, space, query, lines, matches)
             skipped = await asyncio.to_thread(_count_skipped, space, query, names)
             skipped.stopped = not are_all
@@ -153,7 +156,9 @@ def _verify_matches(
         if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
     ]
     read = SkippedFiles()
-    return [place for path in wanted for place in _in_file(space, path, matches, read) if place.line in found[path]]
+    return [
+        location for path in wanted for location in _in_file(space, path, matches, read) if location.line in found[path]
+    ]
 
 
 def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFiles) -> list[Location]:
@@ -175,3 +180,84 @@ def _in_file(space: Workspace, path: str, matches: Matcher, skipped: SkippedFile
         for number, line in enumerate(lines, 1)
         if matches(line[:_LINE_CHARS].rstrip("\r\n"))
     ]
+
+
+# Ignore files outside the workspace are not used, as in our own walk.
+_FILES = (
+    "--no-config", "--color=never", "--null", "--hidden", "--no-messages", "--no-require-git", "--no-ignore-parent",
+    "--no-ignore-global", "--no-ignore-exclude", "--glob=!.git", "--glob=!.hg", "--glob=!.svn",
+)  # fmt: skip
+_LINES = ("--no-heading", "--with-filename", "--line-number", "--sort=path", "--max-columns=200", "--max-filesize=4M")
+_MAX_BYTES = 8 * 1024 * 1024
+# The expression is invalid, or an option is unknown.
+_FAILED = 2
+
+
+def find_ripgrep(search_path: str) -> str:
+    folders = os.pathsep.join(part for part in search_path.split(os.pathsep) if part.startswith("/"))
+    return (shutil.which("rg", path=folders) or "") if folders else ""
+
+
+async def search_lines(
+    program: str, root: Path, query: Query, *, max_lines: int, timeout_s: float
+) -> tuple[list[tuple[str, int]], bool] | None:
+    """Returns paths and lines, and whether they are complete; None if ripgrep cannot answer."""
+    output, ended = await _output(program, _arguments(query), root, max_lines=max_lines, timeout_s=timeout_s)
+    if output is None:
+        return None
+    found = [line for raw in output.split(b"\n")[:max_lines] if (line := _line(raw)) is not None]
+    return found, ended
+
+
+async def list_files(program: str, root: Path, query: Query, *, timeout_s: float) -> tuple[list[str], bool]:
+    """Returns all files that ripgrep would search, of any size, and whether they are complete."""
+    words = [*_FILES, *_glob(query), "--files", "--", f"./{query.below}"]
+    output, ended = await _output(program, words, root, max_lines=_MAX_BYTES, timeout_s=timeout_s)
+    names = (output or b"").split(b"\0")[:-1]
+    return [os.fsdecode(name).removeprefix("./") for name in names], ended
+
+
+async def _output(
+    program: str, words: Sequence[str], root: Path, *, max_lines: int, timeout_s: float
+) -> tuple[bytes | None, bool]:
+    """Returns the output, and whether it is complete; None if ripgrep cannot answer."""
+    spec = ProcessSpec((program, *words), name="rg", cwd=root, close_wait_s=0.05, term_wait_s=0.5)
+    output, ended = bytearray(), False
+    try:
+        async with ChildProcess.start(spec) as child:
+            child.close_stdin()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    async for piece in child.stdout:
+                        output += piece
+                        if len(output) > _MAX_BYTES or output.count(b"\n") > max_lines:
+                            break
+                    else:
+                        ended = True
+                        if await child.wait() >= _FAILED:
+                            return None, False
+            except TimeoutError:
+                pass
+    except ProcessError:
+        return None, False
+    return bytes(output), ended
+
+
+def _arguments(query: Query) -> list[str]:
+    words = [*_FILES, *_LINES, *_glob(query)]
+    if not query.regex:
+        words.append("--fixed-strings")
+    if query.ignore_case:
+        words.append("--ignore-case")
+    return [*words, f"--regexp={query.pattern}", "--", f"./{query.below}"]
+
+
+def _glob(query: Query) -> list[str]:
+    glob = query.glob.removeprefix("./").lstrip("/")
+    return [f"--glob={glob}"] if glob and not glob.startswith("!") else []  # a leading ! would invert it
+
+
+def _line(raw: bytes) -> tuple[str, int] | None:
+    path, _, rest = raw.partition(b"\0")
+    number = rest.partition(b":")[0]
+    return (os.fsdecode(path).removeprefix("./"), int(number)) if number.isdigit() else None

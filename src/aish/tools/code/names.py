@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.answer import Symbol, SymbolPosition
+from aish.tools.code.backends.port import Symbol, SymbolPosition
 from aish.tools.code.files.source import SourceText, word_regex
 from aish.tools.code.languages import language_table
 from aish.types.tools import ResultStatus
@@ -96,7 +96,7 @@ def find_word(source: SourceText, name: str) -> NameUse | None:
     return NameUse(source.path, line) if line is not None else None
 
 
-def find_beside(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
+def find_in_scope(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
     """Searches for a declaration of the new name in the same scope as the symbol."""
     scopes = {(declared.container, declared.depth) for declared in symbols if last_name(declared.name) == symbol}
     for declared in symbols:

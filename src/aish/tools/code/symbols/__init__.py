@@ -1,1 +1,0 @@
-"""Symbols in code: names, outlines and grammars."""
