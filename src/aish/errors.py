@@ -11,6 +11,7 @@ AishError                    has a message for the user and a hint saying what t
 ├── RunLost                  another process has taken it over
 ├── ContextOverflow          the question alone is larger than the model's window
 ├── BudgetExceeded           the call could cost more than is left
+├── EffectUnknown            an earlier attempt at the request may or may not have had an effect
 ├── DynamicMcpRefused        an MCP server that a request brings may not be connected to
 ├── DynamicMcpFailed         one that may be cannot be reached, or does not speak MCP
 ├── WireError                the transport failed; adapters translate it into their own kind
@@ -60,6 +61,10 @@ class ConfigError(AishError):
 
 
 class StoreError(AishError):
+    pass
+
+
+class EffectUnknown(AishError):
     pass
 
 

@@ -164,6 +164,11 @@ class Engine:
         may begin a secret."""
         self._recorder.catch_up(whole)
 
+    async def forget_attempts(self, turn: str) -> None:
+        """The client has got the answer of this turn: the same request, sent again, is a new one."""
+        if turn:
+            await self._runner.forget_attempts(turn)
+
     async def history(self, session: str) -> tuple[Message, ...]:
         """All messages of a session."""
         return await self._conversations.history(session)

@@ -72,10 +72,13 @@ class ToolChoice(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The calls and results of attempts that broke off. `had_effect`: some of them did more than read."""
+    """The calls and results of attempts that broke off. `had_effect`: some of them did more than read. `unknown` are
+    the tools that may or may not have had their effect. `turns` are the attempts that are over."""
 
     messages: tuple[Message, ...]
     had_effect: bool = False
+    unknown: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
 
 
 class TurnRequest(msgspec.Struct, frozen=True):

@@ -8,12 +8,21 @@ import pytest
 
 from aish.engine.engine import flatten
 from aish.engine.turn.transcript import record_from_events
-from aish.errors import ProviderUnavailable, StoreError
+from aish.errors import EffectUnknown, ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
 from aish.storage.memory import MemoryStore
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.decisions import Answer, Choice, Question
-from aish.types.events import DecisionMade, TextDelta, ToolCallReady, TurnEnd, TurnFinished, TurnStarted, decode_event
+from aish.types.events import (
+    DecisionMade,
+    TextDelta,
+    ToolCallReady,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+    decode_event,
+)
 from aish.types.messages import AssistantMessage, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolOutput, ToolSpec
@@ -183,6 +192,9 @@ async def test_a_turn_that_broke_off_is_gone_on_with_and_its_tools_do_not_run_ag
     assert "".join(body.text for body in bodies(events, TextDelta)) == "whole"
     assert len(bench.tools.calls) == 1
     assert [type(m) for m in bench.scripted.requests[-1].messages] == [UserMessage, AssistantMessage, ToolMessage]
+    await bench.run(**fields)
+    assert len(bench.scripted.requests[-1].messages) == 3, "the client may not have got the answer"
+    await bench.engine.forget_attempts(events[-1].turn)
     again = await bench.run(**fields)
     assert len(bench.scripted.requests[-1].messages) == 1 and finish(again).reason is TurnEnd.ANSWERED
 
@@ -214,10 +226,10 @@ async def test_a_tool_is_not_run_again_however_often_an_answer_breaks_off():
     assert len(bench.tools.calls) == 1
 
 
-async def test_who_asks_again_while_the_tool_is_being_stopped_waits_for_what_it_did():
-    tools = Tools().add("t__x", slow_to_stop)
+async def test_who_asks_again_while_the_tool_is_being_stopped_is_told_that_its_effect_is_unknown():
+    tools = Tools().add("t__x", slow_to_stop, effect=Effect.WRITE)
     bench = Bench([call("t__x")], [TextDelta("whole")], tools=tools)
-    fields = {"context": (), "kept": False, "retry_key": "k"}
+    fields = {"context": (), "kept": False, "retry_key": "k", "ask": yes}
     turn = asyncio.create_task(bench.run(**fields))
     await eventually(lambda: bool(tools.calls))
     turn.cancel()
@@ -225,8 +237,27 @@ async def test_who_asks_again_while_the_tool_is_being_stopped_waits_for_what_it_
     again = asyncio.create_task(bench.run(**fields))
     await asyncio.wait({turn, again}, timeout=10)
     assert turn.cancelled()
-    assert finish(again.result()).reason is TurnEnd.ANSWERED
+    assert isinstance(again.exception(), EffectUnknown)
     assert len(tools.calls) == 1
+
+
+async def test_a_read_that_was_broken_off_is_made_again():
+    tools = Tools().add("t__x", slow_to_stop)
+    bench = Bench([call("t__x")], [TextDelta("whole")], tools=tools)
+    fields = {"context": (), "kept": False, "retry_key": "k"}
+    turn = asyncio.create_task(bench.run(**fields))
+    await eventually(lambda: bool(tools.calls))
+    turn.cancel()
+    await asyncio.wait({turn}, timeout=10)
+    tools._bodies["t__x"] = done_at_once
+    events = await bench.run(**fields)
+    assert [result.parts[0].text for result in bodies(events, ToolResult)] == ["done"]
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert len(tools.calls) == 2
+
+
+async def done_at_once(arguments, context):
+    return ToolOutput((TextPart("done"),))
 
 
 class Processes:
@@ -256,6 +287,13 @@ class Processes:
         await eventually(lambda: any(call[1] for call in self.tools.calls[before:]))
         return turn
 
+    async def asking(self, bench: Bench) -> None:
+        """In its last model call."""
+        self._running.append(asyncio.create_task(bench.run(**self.fields)))
+        await eventually(
+            lambda: bench.scripted.requests and isinstance(bench.scripted.requests[-1].messages[-1], ToolMessage)
+        )
+
     async def end(self) -> None:
         for turn in self._running:
             turn.cancel()
@@ -281,24 +319,71 @@ def seen_by(bench: Bench) -> list[str]:
     return [message.text[:40] for message in bench.scripted.requests[0].messages if isinstance(message, ToolMessage)]
 
 
-UNKNOWN = "[aish] interrupted: aish ended while thi"
+HANGS: list[Item] = [60.0]
 
 
 async def test_what_a_process_did_before_it_died_is_not_done_again_however_many_die(processes):
-    await processes.stuck(processes.named("host/dead/1", does("c1"), hangs("c2")))
-    second = processes.named("host/dead/2", hangs("c3"))
-    await processes.stuck(second)
-    assert seen_by(second) == ["done", UNKNOWN]
+    await processes.asking(processes.named("host/dead/1", does("c1"), HANGS))
+    second = processes.named("host/dead/2", [], does("c2"), HANGS)
+    await processes.asking(second)
+    assert seen_by(second) == ["done"]
     third = processes.named("host/1/1", [TextDelta("whole")])
     events = await third.run(**processes.fields)
     assert finish(events).reason is TurnEnd.ANSWERED and bodies(events, TurnStarted)[0].after_effect
-    assert seen_by(third) == ["done", UNKNOWN, UNKNOWN]
-    assert len(processes.tools.calls) == 3
+    assert seen_by(third) == ["done", "done"]
+    assert len(processes.tools.calls) == 2
 
 
-async def test_once_an_attempt_has_ended_well_the_same_request_is_a_new_one(processes):
+async def test_an_effect_that_a_dying_process_left_unknown_is_told_to_the_client_and_hidden_by_no_answer(processes):
     await processes.stuck(processes.named("host/dead/1", does("c1"), hangs("c2")))
-    await processes.named("host/1/1", [TextDelta("whole")]).run(**processes.fields)
+    for name in ("host/1/1", "host/1/2"):
+        again = processes.named(name, [TextDelta("whole")])
+        with pytest.raises(EffectUnknown, match=r"while it ran t__x \(/v1/traces/turn_"):
+            await again.run(**processes.fields)
+        assert again.scripted.requests == []
+    assert len(processes.tools.calls) == 2
+
+
+async def test_a_call_that_a_dying_process_had_not_begun_is_made_by_the_next(processes):
+    both = [call("t__x", id="c1", index=0), call("t__x", '{"n": 1}', id="c2", index=1)]
+    dead = processes.named("host/dead/1", both)
+    dying = asyncio.create_task(dead.run(**{**processes.fields, "ask": ask_once()}))
+    processes._running.append(dying)
+    await eventually(lambda: len(processes.tools.calls) == 1 and len(dead.scripted.requests) == 1)
+    processes.tools._bodies["t__x"] = done_at_once
+    again = processes.named("host/1/1", [TextDelta("whole")])
+    await eventually(lambda: has_result(processes.store))
+    events = await again.run(**processes.fields)
+    assert finish(events).reason is TurnEnd.ANSWERED
+    assert processes.tools.calls == [("t__x", {}), ("t__x", {"n": 1})]
+    assert seen_by(again) == ["done", "done"]
+
+
+def ask_once() -> Any:
+    """Says yes to the first question, and nothing to the second."""
+    asked: list[Question] = []
+
+    async def answer(question: Question) -> Answer:
+        asked.append(question)
+        if len(asked) > 1:
+            await asyncio.Event().wait()
+        return Answer(Choice.YES)
+
+    return answer
+
+
+def has_result(store: MemoryStore) -> bool:
+    return any(b'"tool_result"' in lines for log in store._events.values() for *_, lines in log)
+
+
+async def test_once_an_answer_has_been_delivered_the_same_request_is_a_new_one(processes):
+    await processes.asking(processes.named("host/dead/1", does("c1"), HANGS))
+    second = processes.named("host/1/1", [TextDelta("whole")])
+    events = await second.run(**processes.fields)
+    third = processes.named("host/1/1", [TextDelta("whole")])
+    await third.run(**processes.fields)
+    assert seen_by(third) == ["done"], "the process may have died before the answer was sent"
+    await second.engine.forget_attempts(events[-1].turn)
     fresh = processes.named("host/1/1", [TextDelta("again")])
     events = await fresh.run(**processes.fields)
     assert not bodies(events, TurnStarted)[0].after_effect and seen_by(fresh) == []
@@ -308,27 +393,38 @@ async def test_what_is_ending_in_another_process_is_waited_for(processes):
     turn = await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
     turn.cancel()
     again = processes.named("host/1/1", [TextDelta("whole")])
-    await again.run(**processes.fields)
-    assert seen_by(again)[0] == "done" and "cancelled while it ran" in again.scripted.requests[0].messages[-1].text
+    with pytest.raises(EffectUnknown):
+        await again.run(**processes.fields)
+    assert turn.done()
     assert len(processes.tools.calls) == 2
 
 
 async def test_what_takes_too_long_in_another_process_is_read_as_it_stands(processes, monkeypatch):
     monkeypatch.setattr("aish.engine.turn.runner._CLOSING_S", 0.1)
-    await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
-    again = processes.named("host/1/1", [TextDelta("whole")])
-    await again.run(**processes.fields)
-    assert seen_by(again) == ["done", UNKNOWN]
+    turn = await processes.stuck(processes.named("host/alive/1", does("c1"), hangs("c2")))
+    with pytest.raises(EffectUnknown):
+        await processes.named("host/1/1", [TextDelta("whole")], others_live=True).run(**processes.fields)
+    assert not turn.done()
 
 
 async def test_of_two_attempts_at_once_each_is_known_until_it_ends(processes, monkeypatch):
     monkeypatch.setattr("aish.engine.turn.runner._CLOSING_S", 0.1)
-    await processes.stuck(processes.named("host/dead/1", hangs("c1")))
-    other = processes.named("host/1/1", does("c2"), [TextDelta("ok")], others_live=True)
-    await other.run(**processes.fields)
+    await processes.asking(processes.named("host/dead/1", does("c1"), HANGS))
+    other = processes.named("host/1/1", [], does("c2"), [TextDelta("ok")], others_live=True)
+    events = await other.run(**processes.fields)
+    await other.engine.forget_attempts(events[-1].turn)
     last = processes.named("host/1/1", [TextDelta("whole")])
     await last.run(**processes.fields)
-    assert seen_by(last) == [UNKNOWN], "the one that ended well took only its own note with it"
+    assert seen_by(last) == ["done"], "the one that ended well took only its own note with it"
+    assert len(processes.tools.calls) == 2
+
+
+async def test_a_request_that_breaks_off_again_and_again_is_refused_in_the_end(processes, monkeypatch):
+    monkeypatch.setattr("aish.engine.turn.resume_state.MAX_ATTEMPTS", 2)
+    for number in range(3):
+        await processes.asking(processes.named(f"host/dead/{number}", *[[]] * number, does(f"c{number}"), HANGS))
+    with pytest.raises(EffectUnknown, match="tried 3 times"):
+        await processes.named("host/1/1", [TextDelta("whole")]).run(**processes.fields)
 
 
 class AllAlive:

@@ -14,6 +14,7 @@ from aish.types.messages import AssistantMessage, ImagePart, SystemMessage, Text
 from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Usage
 from support.engines import Bench, Tools, call, policy_gate, said
+from support.eventually import eventually
 from support.http_face import face, function, sse
 
 ALLOW_WRITES = policy_gate(write="allow")
@@ -344,6 +345,36 @@ async def test_a_failure_of_what_goes_on_from_an_effect_is_none_that_clients_ret
         asked = [await http.ask("POST", "/v1/chat/completions", body, x_client_request_id="r") for _ in range(3)]
     assert [(reply.status, reply.headers["x-should-retry"]) for reply in asked] == [(424, "false")] * 3
     assert len(tools.calls) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_a_client_is_told_that_the_effect_of_its_broken_request_is_unknown(path, stream):
+    hangs = asyncio.Event()
+
+    async def write(arguments, context):
+        await hangs.wait()
+        return said("written")
+
+    tools = Tools().add("t__x", write, effect=Effect.WRITE)
+    bench = Bench([call("t__x")], [TextDelta("done")], tools=tools, gate=ALLOW_WRITES)
+    body = {"model": "scripted:model", "stream": stream, "max_tokens": 50}
+    asked = {"input": "x"} if path == "/v1/responses" else {"messages": [{"role": "user", "content": "x"}]}
+    async with face(bench, tools=("*",)) as http:
+        visit = http.visit("POST", path, {**body, **asked}, x_session_id="s")
+        lost = asyncio.create_task(visit.run(http.app))
+        await eventually(lambda: bench.tools.calls)
+        visit.leave()
+        await lost
+        for _ in range(2):
+            again = await http.ask("POST", path, {**body, **asked}, x_session_id="s")
+            assert again.status == 424
+            assert again.headers["x-should-retry"] == "false"
+            assert "while it ran t__x (/v1/traces/turn_" in again.json["error"]["message"]
+        hangs.set()
+        other = await http.ask("POST", path, {**body, **asked}, x_session_id="another")
+    assert other.status == 200
+    assert len(bench.tools.calls) == 2
 
 
 async def test_a_limit_ends_the_answer_and_says_so():

@@ -29,7 +29,7 @@ from aish.planner.run import question_text
 from aish.ports import TextSink
 from aish.types.chunks import StepEnd
 from aish.types.events import Body, Event, Status, StepStarted, ToolResult, TurnEnd, TurnFinished, TurnStarted
-from aish.types.messages import Message, ToolCall, ToolMessage
+from aish.types.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
 
@@ -63,6 +63,9 @@ class Turn(msgspec.Struct, eq=False):
         self.had_effect = self.request.resumed is not None and self.request.resumed.had_effect
         results = (message.tool_call_id for message in self.request.input if type(message) is ToolMessage)
         self._call_ids.update(results, *(turn.result_ids for turn in self._past))
+        if self.request.resumed is not None:
+            messages = self.request.resumed.messages
+            self._call_ids.update(call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls)
 
     async def run(
         self, text_sink: TextSink | None, record: Callable[[Event], None]
@@ -71,7 +74,7 @@ class Turn(msgspec.Struct, eq=False):
         self._queue(TurnStarted(self._model.route.name, self.request.input, self.request.traceparent, self.had_effect))
         for note in self._notes:
             self._queue(Status(note))
-        if self.request.answers or self._planner is not None:
+        if self.request.answers or self.request.resumed is not None or self._planner is not None:
             async with aclosing(self._work_before_asking()) as batches:
                 async for events in batches:
                     yield events
@@ -97,11 +100,12 @@ class Turn(msgspec.Struct, eq=False):
         yield self._finish()
 
     async def _work_before_asking(self) -> AsyncGenerator[list[Event], None]:
-        """Runs the calls that were decided since the last turn, and follows the plan."""
+        """Runs the calls that were decided since the last turn or left by earlier attempts, and follows the plan."""
         yield self._take_queued()
         newest = (*(self._past[-1].messages if self._past else ()), *self._transcript.messages())
-        if decided := [call for call in open_calls(newest) if call.id in self.request.answers]:
-            async with aclosing(self._applied(self._dispatcher.run(decided))) as batches:
+        answers, is_resumed = self.request.answers, self.request.resumed is not None
+        if calls := [call for call in open_calls(newest) if is_resumed or call.id in answers]:
+            async with aclosing(self._applied(self._dispatcher.run(calls))) as batches:
                 async for events in batches:
                     yield events
         if self._planner is not None and self._find_end() is None:

@@ -250,7 +250,7 @@ class Recording:
         elif any(_must_be_durable(event.body) for event in events if type(event.body) in _EFFECTS):
             if turn.retry_key and not self.has_attempt_note:
                 self.has_attempt_note = True
-                await note_attempt(store, turn)
+                await note_attempt(store, turn.retry_key, turn.id, turn.now_ms())
             await store.flush()
         elif recorder.write_through:
             await store.flush(durable=False)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from aish.engine.tools.dispatch import result_event
 from aish.engine.tools.executor import aish_says
 from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.resume_state import drop_unfinished_answers
 from aish.engine.turn.transcript import Transcript
 from aish.ports import Clock, Store
-from aish.types.events import DecisionMade, Event, TurnEnd, TurnFinished, UsageReported, decode_event, encode_event
+from aish.safety.redaction.redactor import MARK
+from aish.types.decisions import Verdict
+from aish.types.events import (
+    DecisionMade,
+    Event,
+    ToolCallReady,
+    ToolResult,
+    TurnEnd,
+    TurnFinished,
+    TurnStarted,
+    UsageReported,
+    decode_event,
+    encode_event,
+)
 from aish.types.messages import Message
 from aish.types.records import TurnRecord
-from aish.types.tools import ResultStatus
+from aish.types.requests import Done
+from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Usage
 
 Redact = Callable[[tuple[Message, ...]], tuple[Message, ...]]
@@ -33,10 +48,36 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact
     return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
 
 
-async def produced_before(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Message, ...]:
-    """What it had said and done when its process died, each call with its result."""
-    transcript, _, _ = await _read(turn, store, clock)
-    return transcript.produced()
+async def done_by(turns: Sequence[TurnRecord], store: Store) -> Done:
+    """What the attempts at one request have done, in their order.
+
+    A call that was broken off has no result here. Calls that had not begun, and reads, stay open: the next attempt
+    makes them. Other calls may or may not have had their effect. So may those whose arguments held a secret: it is not
+    stored, so they cannot be made again.
+    """
+    transcript, had_effect = Transcript(), False
+    allowed: set[str] = set()
+    made_in: dict[str, str] = {}
+    for turn in turns:
+        for event in map(decode_event, (await store.read_events(turn.id)).splitlines()):
+            match event.body:
+                case DecisionMade(decision, effect):
+                    if decision.verdict is Verdict.ALLOW and effect is not Effect.READ:
+                        allowed.add(event.call)
+                case ToolCallReady():
+                    made_in[event.call] = turn.id
+                case ToolResult(status=ResultStatus.CANCELLED | ResultStatus.INTERRUPTED):
+                    continue
+                case ToolResult(effect=effect):
+                    had_effect = had_effect or effect not in (None, Effect.READ)
+                case _:
+                    pass
+            if not isinstance(event.body, TurnStarted):
+                transcript.apply(event)
+    lost = [call for call in transcript.open_calls if call.id in allowed or MARK in call.arguments]
+    unknown = [f"{call.name} (/v1/traces/{made_in[call.id]})" for call in lost]
+    messages = drop_unfinished_answers(transcript.messages())
+    return Done(messages, had_effect or bool(unknown), tuple(unknown))
 
 
 async def _read(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Transcript, Usage, list[Event]]:

@@ -5,8 +5,8 @@ that it remembers is replaced by everything the turn said and did, so that the m
 is found by the id of the first call that was left to the client: an id of ours, which cannot be guessed.
 
 A client whose answer broke off sends the same request again, as client libraries do on their own. The new turn goes on
-from the tools that have run, so no effect is repeated. Where the process died, or another process has yet to store what
-it did, the earlier turn is found by a note that is written before its first effect.
+from the tools that have run, so no effect is repeated. The earlier turns are found by a note, which is written before
+the first effect and removed when an answer has been delivered. What they did is read from their events.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aish.errors import EffectUnknown
 from aish.ports import Ask, Store
 from aish.types.decisions import Answer, Question
 from aish.types.events import TurnEnd
@@ -35,13 +36,12 @@ _RETRY_ENDS = (TurnEnd.CANCELLED, TurnEnd.FAILED)
 # A client that has not returned after a day never will.
 _RETURN_MS = 24 * 3600 * 1000
 _RETRY_MS = 15 * 60 * 1000
-_MAX_ATTEMPTS = 64  # at one request: each is looked up
+MAX_ATTEMPTS = 64  # at one request: each is read
 _RETURN_KIND = "held"
 RETRY_KIND = "retry"
 ALREADY_DECIDED = "[aish] this call was decided and carried out already, by an earlier request; it was not run again."
 
 _messages_decoder = msgspec.json.Decoder(tuple[Message, ...])
-_done_decoder = msgspec.json.Decoder(Done)
 
 
 def may_be_retried(turn: Turn) -> bool:
@@ -84,40 +84,20 @@ def _result_ids(messages: Sequence[Message]) -> set[str]:
     return {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
 
 
-async def note_attempt(store: Store, turn: Turn) -> None:
-    """Notes that the turn is about to have its first effect. Durable with the intent of that effect."""
-    id, now_ms = _notes_id(turn.retry_key), turn.now_ms()
+async def note_attempt(store: Store, key: str, turn: str, now_ms: int) -> None:
+    """Notes that the turn is an attempt at the request. Durable with the intent of its first effect."""
+    id = _notes_id(key)
     while True:
         found = await store.find(RETRY_KIND, id)
         if found is None:
-            if await store.put_new(_retry_document(id, turn.id.encode(), now_ms)):
+            if await store.put_new(_retry_document(id, turn.encode(), now_ms)):
                 return
-        elif await store.swap(_retry_document(id, b"%b %b" % (found.body, turn.id.encode()), now_ms), old=found.body):
+        elif await store.swap(_retry_document(id, b"%b %b" % (found.body, turn.encode()), now_ms), old=found.body):
             return
 
 
-async def end_attempt(store: Store, turn: Turn, redact: Redact, *, noted: bool) -> None:
-    """Stores what an attempt and those before it did, for the next one, or forgets it if the turn ended well.
-
-    `noted`: the attempt has a note, which is not needed any more."""
-    key, now_ms = turn.retry_key, turn.now_ms()
-    if may_be_retried(turn):
-        done = Done(drop_unfinished_answers(turn.produced()), turn.had_effect)
-        if _result_ids(done.messages):
-            await store.put(_retry_document(key, redact(msgspec.json.encode(done)), now_ms))
-    elif turn.request.resumed is not None:
-        await store.delete(RETRY_KIND, key)
-    if noted:
-        await _remove_notes(store, key, (turn.id,), now_ms)
-
-
-async def store_done(store: Store, key: str, done: Done, turns: Collection[str], redact: Redact, now_ms: int) -> None:
-    """Stores what turns have done that could not store it themselves, in place of their notes."""
-    await store.put(_retry_document(key, redact(msgspec.json.encode(done)), now_ms))
-    await _remove_notes(store, key, turns, now_ms)
-
-
-async def _remove_notes(store: Store, key: str, turns: Collection[str], now_ms: int) -> None:
+async def forget_attempts(store: Store, key: str, turns: Collection[str], now_ms: int) -> None:
+    """Removes the notes of these turns, since the client has its answer."""
     id = _notes_id(key)
     while (found := await store.find(RETRY_KIND, id)) is not None:
         left = b" ".join(turn for turn in found.body.split() if turn.decode() not in turns)
@@ -125,12 +105,27 @@ async def _remove_notes(store: Store, key: str, turns: Collection[str], now_ms: 
             return
 
 
-async def find_attempts(store: Store, key: str) -> tuple[Done | None, list[str]]:
-    """What earlier attempts have stored, and the turns that have only a note. It stays until an attempt has ended well:
-    of two attempts at once, neither runs it again."""
-    bodies = {found.id: found.body for found in await store.find_many(RETRY_KIND, (key, _notes_id(key)))}
-    done, turns = bodies.get(key), bodies.get(_notes_id(key), b"")
-    return None if done is None else _done_decoder.decode(done), turns.decode().split()[-_MAX_ATTEMPTS:]
+async def find_attempts(store: Store, key: str) -> list[str]:
+    """The turns that are earlier attempts. A note stays until an attempt has ended well and its answer was delivered:
+    of two attempts at once, neither runs again what these have done. Raises EffectUnknown if there are too many."""
+    found = await store.find(RETRY_KIND, _notes_id(key))
+    turns = found.body.decode().split() if found is not None else []
+    if len(turns) > MAX_ATTEMPTS:
+        raise EffectUnknown(
+            f"this request has been tried {len(turns)} times within minutes, and each attempt broke off",
+            hint="send it as a new request",
+        )
+    return turns
+
+
+def check_effects(done: Done) -> None:
+    """Raises EffectUnknown if an attempt was broken off in the middle of an effect: no answer may hide that."""
+    if done.unknown:
+        raise EffectUnknown(
+            f"an earlier attempt at this request was broken off while it ran {', '.join(done.unknown)}, which may or "
+            "may not have had its effect",
+            hint="look at what it did, then send a new request",
+        )
 
 
 def _notes_id(key: str) -> str:
@@ -144,14 +139,6 @@ def _retry_document(id: str, body: bytes, now_ms: int) -> Document:
 def drop_unfinished_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Drops text without calls, which the next attempt says again. Calls and their results stay."""
     return tuple(m for m in messages if not (isinstance(m, AssistantMessage) and not m.tool_calls))
-
-
-def add_messages(before: Done | None, messages: Sequence[Message]) -> Done:
-    """Adds the messages of an attempt that is not known to have stored them. It may have, just before it died."""
-    known = before.messages if before is not None else ()
-    if not _result_ids(known).isdisjoint(_result_ids(messages)):
-        messages = ()
-    return Done((*known, *drop_unfinished_answers(messages)), had_effect=True)
 
 
 async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRequest:

@@ -20,13 +20,13 @@ from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
 from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
-from aish.engine.turn.recovery import produced_before
+from aish.engine.turn.recovery import done_by
 from aish.engine.turn.resume_state import (
-    add_messages,
-    end_attempt,
+    check_effects,
     find_attempts,
+    forget_attempts,
     may_be_retried,
-    store_done,
+    note_attempt,
     use_answers,
 )
 from aish.errors import AishError, SessionBusy
@@ -36,6 +36,7 @@ from aish.runs.journal import Journal
 from aish.runs.ownership import RunKeeper
 from aish.types.events import Event
 from aish.types.ids import new_id
+from aish.types.messages import ToolMessage
 from aish.types.records import Document, TurnRecord
 from aish.types.requests import Done, TurnRequest
 
@@ -43,6 +44,8 @@ from aish.types.requests import Done, TurnRequest
 _CLOSING_S = 5.0
 _POLL_S = 0.05  # how often the store is asked for what another process does
 _LOCK_KIND = "answering"
+
+_MAX_UNDELIVERED = 10_000  # answers whose clients have gone; their notes expire in the store
 
 OnLeft = Callable[[Sequence[Event]], None]
 
@@ -73,6 +76,7 @@ class TurnRunner:
         self._liveness = liveness
         self._shared = shared
         self._attempts: dict[str, _Attempt] = {}  # by retry key: the newest attempt under way
+        self._undelivered: dict[str, tuple[str, tuple[str, ...]]] = {}  # by turn: its retry key, and the attempts
         self._ended: dict[str, asyncio.Future[None]] = {}  # by turn: done when an attempt has ended
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -87,6 +91,7 @@ class TurnRunner:
             if attempt is not None and attempt.is_ending:  # it will store what it has done
                 await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
             if (done := await self._done_before(key)) is not None:
+                check_effects(done)
                 before = (*context, *request.input, *done.messages)
                 request = msgspec.structs.replace(request, context=before, input=(), resumed=done)
         if request.answers:
@@ -102,19 +107,17 @@ class TurnRunner:
         loop = asyncio.get_running_loop()
         due_s = loop.time() + _CLOSING_S
         while True:
-            done, noted = await find_attempts(self._store, key)
+            noted = await find_attempts(self._store, key)
             found = [await self._store.find_turn(turn) for turn in noted if turn not in self._recorder.running]
             left = [turn for turn in found if turn is not None]
             under_way = {turn.id for turn in left if self._is_of_another_process(turn)}
             if not under_way or loop.time() >= due_s:
                 break
             await asyncio.sleep(_POLL_S)
-        for turn in left:
-            done = add_messages(done, await produced_before(turn, self._store, self._clock))
-        over = [turn.id for turn in left if turn.id not in under_way]
-        if over and done is not None:
-            await store_done(self._store, key, done, over, self._recorder.redactor.line, self._clock.now_ms())
-        return done
+        if not left:
+            return None
+        over = tuple(turn.id for turn in left if turn.id not in under_way)
+        return msgspec.structs.replace(await done_by(left, self._store), turns=over)
 
     def _is_of_another_process(self, turn: TurnRecord) -> bool:
         return turn.owner != self._liveness.me and self._liveness.is_alive(turn.owner)
@@ -158,14 +161,31 @@ class TurnRunner:
                 await _finish(self._close(recording, on_left))
         finally:
             try:
-                if may_be_retried(turn) or turn.request.resumed is not None or recording.has_attempt_note:
-                    noted, redact = recording.has_attempt_note, self._recorder.redactor.line
-                    await _finish(end_attempt(self._store, turn, redact, noted=noted))
+                if turn.retry_key:
+                    await self._note_end(recording)
             finally:
                 self._end_attempt(recording)
                 if plan is not None:
                     await _finish(plan.end(turn.end))
                 self._recorder.end(recording)
+
+    async def _note_end(self, recording: Recording) -> None:
+        """Leaves a note of an attempt that broke off, if there is none yet and it made calls."""
+        turn = recording.turn
+        if not may_be_retried(turn):
+            attempts = (*(turn.request.resumed.turns if turn.request.resumed else ()), turn.id)
+            if recording.has_attempt_note or len(attempts) > 1:
+                self._undelivered[turn.id] = (turn.retry_key, attempts)
+                if len(self._undelivered) > _MAX_UNDELIVERED:
+                    del self._undelivered[next(iter(self._undelivered))]
+        elif not recording.has_attempt_note and any(isinstance(each, ToolMessage) for each in turn.produced()):
+            await _finish(note_attempt(self._store, turn.retry_key, turn.id, turn.now_ms()))
+
+    async def forget_attempts(self, turn: str) -> None:
+        """The client has the answer of this turn. From now on the same request is a new one."""
+        if (found := self._undelivered.pop(turn, None)) is not None:
+            key, attempts = found
+            await forget_attempts(self._store, key, attempts, self._clock.now_ms())
 
     async def _close(self, recording: Recording, on_left: OnLeft | None) -> None:
         """Writes what the turn still owes. A store that fails here has failed before, and that failure is reported."""

@@ -60,7 +60,7 @@ class Messages:
             await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
         whole = MessagesReplyBuilder(id=id, model=given.model, clients=clients, show_ours=bool(servers))
-        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
+        await collect_turn(service, exchange, caller, whole, request, ask, trace=trace)
 
     async def count(self, exchange: Exchange, caller: Caller) -> None:
         given, _ = await self._read(exchange, caller)

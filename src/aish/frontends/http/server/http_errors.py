@@ -101,6 +101,7 @@ _KNOWN = {
     "SessionBusy": (409, "session_busy"),
     "ContextOverflow": (400, "context_length_exceeded"),
     "BudgetExceeded": (402, "budget_exceeded"),
+    "EffectUnknown": (424, "effect_unknown"),
     "ProviderBusy": (429, "upstream_busy"),
     "ProviderTimeout": (504, "upstream_timeout"),
     "ProviderUnavailable": (502, "upstream_unavailable"),

@@ -94,6 +94,7 @@ async def stream_turn(
             if caller.key:
                 await service.keys.save_spending(caller.key)
         await watch.finish()
+        await service.engine.forget_attempts(meter.turn)
 
 
 async def collect_turn(
@@ -105,7 +106,7 @@ async def collect_turn(
     ask: Ask | None,
     *,
     trace: bool = False,
-) -> bytes:
+) -> None:
     meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
     with DisconnectMonitor(exchange, None) as watch:
         try:
@@ -122,13 +123,14 @@ async def collect_turn(
             body = whole.body()
             if summary is not None:
                 exchange.extra.append(summary.header())
-            return body
         except (AishError, HttpProblem) as exc:
             raise _settled(meter, exc) from None
         finally:
             add_turn_header(exchange, meter.turn)
             if caller.key:
                 await service.keys.save_spending(caller.key)
+    await exchange.reply(200, body)
+    await service.engine.forget_attempts(meter.turn)
 
 
 def add_turn_header(exchange: Exchange, turn: str, *, trace: bool = False) -> None:

@@ -243,7 +243,7 @@ class ChatCompletions:
             await stream_turn(service, exchange, caller, streamer, request, ask, trace=trace)
             return
         whole = ChatReplyBuilder(id, model, created, clients, trace=trace)
-        await exchange.reply(200, await collect_turn(service, exchange, caller, whole, request, ask, trace=trace))
+        await collect_turn(service, exchange, caller, whole, request, ask, trace=trace)
 
     async def _tools(self, chat: ChatBody, caller: Caller) -> RequestTools:
         given = chat.tools or []

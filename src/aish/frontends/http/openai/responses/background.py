@@ -115,6 +115,7 @@ class BackgroundResponses:
                 if len(run.turns) > told and not run.stream.whole:
                     told = len(run.turns)
                     await run.tell_others()
+        await run.forget_attempts()
 
     async def _close(self, run: ResponseRun, live: BackgroundTurn, problem: HttpProblem | None = None) -> None:
         """Ends the stream. A response that had just ended when it was cancelled stays as it is, and its end is sent."""

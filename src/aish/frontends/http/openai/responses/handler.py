@@ -126,6 +126,7 @@ class Responses:
                     if run.stream.failed is not None:
                         exchange.failed_status = run.stream.failed.status
                 await watch.finish()
+        await run.forget_attempts()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
         run = self._make_run(exchange, caller, plan, has_begun=lambda: False)
@@ -138,6 +139,7 @@ class Responses:
         if run.summary is not None:
             exchange.extra.append(run.summary.header())
         await exchange.reply(200, run.stream.whole)
+        await run.forget_attempts()
 
     def _make_run(
         self, exchange: Exchange, caller: Caller, plan: ResponsePlan, *, has_begun: Callable[[], bool]

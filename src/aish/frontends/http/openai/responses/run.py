@@ -93,6 +93,11 @@ class ResponseRun:
                 raise self.stream.failed from None
         yield self.last
 
+    async def forget_attempts(self) -> None:
+        """The client has the response, or finds it stored: the same request is a new one."""
+        for turn in self.turns:
+            await self._engine.forget_attempts(turn)
+
     async def keep(self) -> None:
         """Stores the response as it stands, if it is to be stored at all; once, and to the end even if the waiting task
         is cancelled."""
