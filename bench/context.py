@@ -24,9 +24,8 @@ from pathlib import Path
 from aish import app
 from aish.engine.engine import Engine
 from aish.engine.model.router import Route, Router
-from aish.engine.prompt.composer import Composer
+from aish.engine.prompt.composer import Composer, SystemParts
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.system_message import SystemParts
 from aish.engine.prompt.token_counts import TokenCounter
 from aish.engine.prompt.window import budget_for
 from aish.ports import Provider, TextRelay

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aish.engine.prompt.system_message import BASE
+from aish.engine.prompt.composer import BASE
 from aish.types.messages import AssistantMessage, Message, SystemMessage, TextPart, ToolCall, ToolMessage, user
 from aish.types.tools import ToolSpec
 from train.altered import altered_request, displayed, learn_examples

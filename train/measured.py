@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aish.engine.prompt.system_message import BASE
+from aish.engine.prompt.composer import BASE
 from aish.types.messages import SystemMessage, user
 from train.render import Example, answer, call, tool
 from train.replies import NO_TOOL

@@ -16,7 +16,7 @@ import uvicorn
 
 from aish.net.http.client import HttpClient, Response
 from aish.net.lines import SseReader
-from aish.providers.openai.chunks import decode_chunk
+from aish.providers.openai.response import decode_chunk
 
 HEADERS = (("content-type", "application/json"),)
 MAX_EVENT_BYTES = 1 << 20

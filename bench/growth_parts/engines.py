@@ -161,7 +161,7 @@ SUBJECTS = (
         (100, 1000, 10_000),
         "a turn",
         chunks_said,
-        "engine/model/stream_assembly.py, engine/turn/event_factory.py",
+        "engine/model/stream_assembly.py, engine/turn/events.py",
     ),
     Subject(
         "turns of a session",

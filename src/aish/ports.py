@@ -11,13 +11,11 @@ from typing import Protocol, runtime_checkable
 
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Question
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import Message
 from aish.types.models import ModelProfile
-from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
-from aish.types.requests import StepRequest
+from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
+from aish.types.requests import Embedded, Inputs, StepRequest
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord

@@ -11,8 +11,7 @@ from aish.config.schema.config import Config, LimitsConfig
 from aish.config.schema.values import Secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
-from aish.types.limits import Limits
-from aish.types.requests import Knobs, Sampling
+from aish.types.requests import Knobs, Limits, Sampling
 
 
 def test_with_no_files_at_all_the_defaults_hold(world) -> None:

@@ -15,9 +15,8 @@ from aish.storage.memory import MemoryStore
 from aish.storage.postgres.store import PostgresStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, SessionRecord, TurnRecord
 from aish.types.usage import Category, Reservation, Spent, Usage, UsageRecord
 
 

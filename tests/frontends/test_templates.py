@@ -11,8 +11,7 @@ from aish.errors import UsageError
 from aish.frontends.templates import find_template, list_templates, parse_parameters, save_template
 from aish.planner.run import PlanBody
 from aish.storage.memory import MemoryStore
-from aish.types.plans import Plan, PlanStep
-from aish.types.runs import RunKind, RunRecord, RunState
+from aish.types.runs import Plan, PlanStep, RunKind, RunRecord, RunState
 
 STEPS = (
     PlanStep("a", "files__read", {"path": "src/main.py", "lines": 40}),

@@ -8,13 +8,13 @@ import weakref
 
 import pytest
 
-from aish.net.deadlines import DeadlineTimer, get_deadline_timer
+from aish.net.event_loop import DeadlineTimer, get_deadline_timer
 from support.eventually import eventually
 
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aish.net.deadlines.PERIOD_S", 0.01)
+    monkeypatch.setattr("aish.net.event_loop.PERIOD_S", 0.01)
 
 
 class Looked:

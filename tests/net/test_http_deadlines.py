@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aish.errors import WireError, WireTimeout
-from aish.net.deadlines import get_deadline_timer
+from aish.net.event_loop import get_deadline_timer
 from aish.net.http.client import HttpClient, Timeouts
 from aish.net.http.deadlines import Watchdog
 from support.raw_server import Peer, nothing_left, raw_server

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import UsageError
-from aish.net.http.target import ProxySettings, find_proxy, parse_url
+from aish.net.http.message import ProxySettings, find_proxy, parse_url
 
 
 @pytest.mark.parametrize(

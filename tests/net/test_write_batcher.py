@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from aish.net.write_batcher import WriteBatcher, get_write_batcher
+from aish.net.event_loop import WriteBatcher, get_write_batcher
 
 
 @asynccontextmanager

@@ -30,9 +30,8 @@ from aish.types.events import (
 )
 from aish.types.messages import AssistantMessage, ToolMessage
 from aish.types.models import ModelProfile
-from aish.types.plans import Plan, Planning, PlanStep
 from aish.types.requests import StepRequest
-from aish.types.runs import RunState, StepState
+from aish.types.runs import Plan, Planning, PlanStep, RunState, StepState
 from aish.types.tools import Effect, ToolSpec
 from support.engines import Bench, Tools, finish, results, said
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, WireTimeout
-from aish.net.read_size import READ_BYTES
+from aish.net.event_loop import READ_BYTES
 from aish.process import orphan_guard
 from aish.process.child import ChildProcess, ProcessSpec, run
 from aish.process.pipes import StderrRing

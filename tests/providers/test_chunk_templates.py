@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.providers.openai.chunk_templates import ChunkTemplate, arguments_template, text_template
-from aish.providers.openai.chunks import decode_chunk
+from aish.providers.openai.chunk_templates import ChunkTemplate
+from aish.providers.openai.response import arguments_template, decode_chunk, text_template
 
 
 def chunk(content: Any, *, spaced: bool = False, **more: Any) -> bytes:

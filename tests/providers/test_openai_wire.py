@@ -25,7 +25,6 @@ from aish.providers.endpoint import Endpoint
 from aish.providers.http_faults import error_for, error_text, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import model_facts, request
-from aish.providers.openai.chunks import decode_chunk, read_chunk
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.openai.request import (
     Dialect,
@@ -35,6 +34,7 @@ from aish.providers.openai.request import (
     encode_request,
     encode_tools,
 )
+from aish.providers.openai.response import decode_chunk, read_chunk
 from aish.types.chunks import CallFragment, Chunk, StepFinished
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, user
 from aish.types.models import Constraint

@@ -28,9 +28,8 @@ from aish.storage.postgres.sql.sessions import NEXT_CURSOR
 from aish.storage.postgres.store import PostgresStore
 from aish.storage.postgres.transaction import BUDGET, WriteOperation, lock_numbers
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import AssistantMessage, user
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.usage import Category, Reservation, Usage, UsageRecord
 from support.eventually import eventually

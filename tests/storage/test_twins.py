@@ -18,9 +18,8 @@ from aish.storage.memory import MemoryStore
 from aish.storage.postgres.store import PostgresStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact, FactKind
 from aish.types.messages import AssistantMessage, user
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, FactKind, SessionRecord, TurnRecord
 from aish.types.usage import Category, Reservation, Usage, UsageRecord
 from support.postgres import Database
 

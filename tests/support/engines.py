@@ -21,9 +21,8 @@ from aish.storage.memory import MemoryStore
 from aish.types.chunks import CallFragment
 from aish.types.decisions import Verdict
 from aish.types.events import Event, ToolResult, TurnFinished
-from aish.types.limits import Limits
 from aish.types.messages import TextPart, user
-from aish.types.requests import TurnRequest
+from aish.types.requests import Limits, TurnRequest
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
 
 ANYTHING: dict[str, Any] = {"type": "object"}

@@ -33,9 +33,8 @@ from aish.storage.sqlite.store import SqliteStore
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import TextDelta, ToolResult
 from aish.types.messages import TextPart, user
-from aish.types.plans import Planning
 from aish.types.requests import StepRequest, TurnRequest
-from aish.types.runs import Halt, HaltAnswer, HaltChoice, RunKind, RunRecord, StepRecord, StepState
+from aish.types.runs import Halt, HaltAnswer, HaltChoice, Planning, RunKind, RunRecord, StepRecord, StepState
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
 from support.containment import FakeSandbox
 from support.engines import policy_gate

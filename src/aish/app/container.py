@@ -48,10 +48,9 @@ from aish.safety.policy.judgement import Judgement
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
-from aish.types.command_hints import CommandHint
-from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
+from aish.types.live_shell import CommandHint
 from aish.types.requests import TurnRequest
-from aish.types.tools import Arguments, Effect, ToolSpec, wire_name
+from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient

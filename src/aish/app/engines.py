@@ -19,7 +19,7 @@ from aish.engine.engine import Background, Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import Routing
-from aish.engine.prompt.system_message import BASE, TOOLS_NOTE, compose_system
+from aish.engine.prompt.composer import BASE, TOOLS_NOTE, compose_system
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.errors import ConfigError, UsageError
 from aish.frontends.terminal import visible
@@ -27,9 +27,9 @@ from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.types.context import ContextRules
-from aish.types.facts import Fact
 from aish.types.messages import UserMessage
 from aish.types.models import Preset
+from aish.types.records import Fact
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from aish.config.schema.config import ServeConfig
 from aish.config.schema.tools import McpConfig, McpServerConfig
 from aish.errors import UsageError
 from aish.tools.registry import Registry
-from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
+from aish.types.tools import DynamicMcpServer, DynamicMcpView
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from aish.types.events import Event, ToolResult
-from aish.types.limits import Limits
+from aish.types.requests import Limits
 from aish.types.runs import Halt, HaltAnswer
 from aish.types.usage import KeyBudget
 

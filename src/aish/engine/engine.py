@@ -18,9 +18,8 @@ from aish.safety.redaction.redactor import Redactor
 from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
-from aish.types.limits import Limits
 from aish.types.messages import Message, ToolCall
-from aish.types.requests import TurnRequest
+from aish.types.requests import Limits, TurnRequest
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import msgspec
 
 from aish.errors import AishError, UsageError
 from aish.ports import Store
-from aish.types.facts import Fact, FactKind
 from aish.types.ids import new_id
+from aish.types.records import Fact, FactKind
 
 # A fact is a sentence or two; a page belongs in a file.
 MAX_CHARS = 2000

@@ -12,8 +12,7 @@ from aish.autonomy.state import GoalState
 from aish.config.schema.config import Config, PlannerConfig
 from aish.errors import UsageError
 from aish.frontends.terminal import visible
-from aish.types.plans import Plan, Planning
-from aish.types.runs import RunRecord, StepRecord
+from aish.types.runs import Plan, Planning, RunRecord, StepRecord
 from aish.types.usage import KeyBudget
 
 MAX_GOAL_CHARS = 20_000

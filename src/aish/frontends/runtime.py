@@ -18,11 +18,9 @@ from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
-from aish.types.command_hints import CommandHint
-from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
-from aish.types.live_shell import Completions, RunResult, WordKind
+from aish.types.live_shell import CommandHint, Completions, RunResult, WordKind
 from aish.types.messages import Message
-from aish.types.tools import Arguments, ToolOutput, ToolSpec
+from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
 
 
 class ProcessEnvironment(msgspec.Struct, frozen=True):

@@ -19,9 +19,8 @@ from aish.planner.run import PlanBody
 from aish.ports import Store
 from aish.safety.redaction.redactor import MARK
 from aish.types.messages import Message, UserMessage, marked_text
-from aish.types.plans import Plan
 from aish.types.records import Document
-from aish.types.runs import RunKind, RunRecord
+from aish.types.runs import Plan, RunKind, RunRecord
 
 KIND = "plan_template"
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,63}")

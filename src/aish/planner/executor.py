@@ -12,7 +12,7 @@ import msgspec
 
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.turn.budget import Budget
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.errors import AishError
 from aish.planner.references import BadReference, fill_in, references
 from aish.planner.writer import PlanWriter
@@ -32,7 +32,7 @@ from aish.types.events import (
 )
 from aish.types.ids import new_id
 from aish.types.messages import TextPart, ToolCall, text_of
-from aish.types.plans import Plan, Planning, PlanStep
+from aish.types.runs import Plan, Planning, PlanStep
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 
 _MAX_ERROR_CHARS = 500

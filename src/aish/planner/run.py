@@ -12,9 +12,8 @@ from aish.runs.ownership import OwnedRun, RunKeeper
 from aish.safety.redaction.redactor import MARK
 from aish.types.events import LIMIT_ENDS, TurnEnd
 from aish.types.messages import UserMessage, user
-from aish.types.plans import Plan, Planning
 from aish.types.requests import TurnRequest
-from aish.types.runs import RunKind, RunState
+from aish.types.runs import Plan, Planning, RunKind, RunState
 from aish.types.usage import KeyBudget
 
 _MAX_GOAL = 2000

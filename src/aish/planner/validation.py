@@ -13,7 +13,7 @@ import msgspec
 
 from aish.planner.references import BadReference, find_malformed, references, rename_steps
 from aish.tool_calls.schema.validator import schema_errors
-from aish.types.plans import Plan, PlanStep
+from aish.types.runs import Plan, PlanStep
 from aish.types.tools import JsonSchema, ToolSpec
 
 _ID = re.compile(r"[A-Za-z][\w-]{0,31}")

@@ -11,8 +11,8 @@ from aish.engine.model.side_call import SideAnswer, SideCalls
 from aish.errors import ProviderRejected
 from aish.planner.validation import NoPlanNeeded, has_same_calls, parse_plan, plan_errors, plan_schema
 from aish.types.events import Body, PlanAccepted, PlanProposed, PlanRejected, Status, UsageReported
-from aish.types.plans import Plan, Planning
 from aish.types.requests import Sampling
+from aish.types.runs import Plan, Planning
 from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Category, KeyBudget
 

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from aish.net.read_size import limit_read_size
+from aish.net.event_loop import limit_read_size
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 # Longer lines are cut before they are redacted. That is far more than is shown, so no secret in view is cut in half.

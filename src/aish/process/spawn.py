@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from aish.net.read_size import READ_BYTES
+from aish.net.event_loop import READ_BYTES
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # Unread input at which writing pauses, and at which it resumes.

@@ -33,9 +33,8 @@ from aish.errors import (
 )
 from aish.ports import Provider, TextRelay
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import StepRequest
+from aish.types.requests import Embedded, Inputs, StepRequest
 
 # How much silence before a check, and between checks.
 SILENCE_S = 10.0

@@ -24,11 +24,10 @@ from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor, Restorer, Vault
 from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
-from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.models import ModelProfile
-from aish.types.requests import Knobs, Sampling, StepRequest
+from aish.types.requests import Embedded, Inputs, Knobs, Sampling, StepRequest, texts_of
 from aish.types.tools import ToolSpec
 
 NO_RECIPIENTS = Recipients()

@@ -22,11 +22,10 @@ import msgspec
 from aish.errors import ConfigError, ModelNotFound, ProviderError, ProviderTimeout
 from aish.ports import TextRelay
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import StepRequest
+from aish.types.requests import Embedded, Inputs, StepRequest
 from aish.types.usage import Usage
 
 # Scripts are written by hand or by a test. Anything larger is a mistake.
@@ -146,7 +145,7 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"call": dict(call)}:
             return msgspec.convert({"index": None, **call}, CallFragment)
         case {"usage": dict(usage)}:
-            from aish.providers.openai.chunks import read_usage
+            from aish.providers.openai.response import read_usage
 
             return UsageChunk(read_usage(usage))
         case {"wait_s": int() | float() as seconds}:

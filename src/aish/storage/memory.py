@@ -30,9 +30,8 @@ from aish.storage.semantics import (
     words_of,
 )
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.usage import Category, Reservation, Spent, SpentRow, Usage, UsageRecord
 

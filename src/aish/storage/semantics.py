@@ -13,9 +13,8 @@ import msgspec
 
 from aish.errors import SessionNotFound, StoreError
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact, FactKind
 from aish.types.messages import AssistantMessage, Message, UserMessage
-from aish.types.records import Document, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, FactKind, SessionRecord, TurnRecord
 from aish.types.runs import RunKind, RunRecord, RunState, StepRecord, StepState
 from aish.types.usage import Reservation, Usage, UsageRecord
 

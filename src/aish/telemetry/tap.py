@@ -126,4 +126,4 @@ class TappedStore:
 
 
 def tap_store(store: Store, telemetry: Telemetry) -> Store:
-    return cast(Store, TappedStore(store, telemetry))
+    return cast("Store", TappedStore(store, telemetry))

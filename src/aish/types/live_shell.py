@@ -1,7 +1,8 @@
-"""What the live shell reports of a line it ran, of a word, and of completions."""
+"""What the live shell reports of a line, a word and completions; and programs that may do what the user asks for."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
@@ -61,3 +62,23 @@ class Completions(msgspec.Struct, frozen=True):
     start: int
     candidates: tuple[Candidate, ...] = ()
     left_out: int = 0
+
+
+_BLANK = re.compile(r"\b[A-Z]{2,}\b")
+
+
+class CommandHint(msgspec.Struct, frozen=True):
+    """`example` is a line to start from, with capitals to fill in; a `sample` has made-up names instead. `here`: the
+    program is installed; else `package` is what to install, if that is known."""
+
+    program: str
+    about: str
+    example: str = ""
+    here: bool = True
+    package: str = ""
+    sample: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the example can be run as it stands."""
+        return self.here and bool(self.example) and not self.sample and not _BLANK.search(self.example)

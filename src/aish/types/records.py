@@ -1,6 +1,8 @@
-"""The records of the store."""
+"""The records of the store: sessions, turns, usage, documents, and facts that outlive a session."""
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import msgspec
 
@@ -63,3 +65,21 @@ class Document(msgspec.Struct, frozen=True):
     owner: str = ""
     created_ms: int = 0
     expires_ms: int = 0
+
+
+class FactKind(StrEnum):
+    FACT = "fact"
+    PREFERENCE = "preference"
+    CONTEXT = "context"
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """`source` says where it comes from: `user`, `import`, or the session it was proposed in."""
+
+    id: str
+    text: str
+    created_ms: int
+    updated_ms: int
+    kind: FactKind = FactKind.FACT
+    tags: tuple[str, ...] = ()
+    source: str = "user"

@@ -1,17 +1,32 @@
-"""The canonical requests: of a frontend to the engine (a turn), and of the engine to a provider (a step)."""
+"""The canonical requests: of a frontend to the engine (a turn), of the engine to a provider (a step); embeddings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from aish.types.decisions import Answer
-from aish.types.limits import Limits
 from aish.types.messages import Message
-from aish.types.plans import Planning
+from aish.types.runs import Planning
 from aish.types.tools import ToolSpec
-from aish.types.usage import Category, KeyBudget
+from aish.types.usage import Category, KeyBudget, Usage
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one turn may spend. Zero or less means none at all; None means no limit."""
+
+    max_steps: int = 8
+    max_tool_calls: int = 32
+    wall_s: float = 600.0
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    # A result longer than this is cut with a visible mark; about 8 000 tokens, a quarter of a common 32 K window.
+    result_max_chars: int = 32_000
+    # Same call, same arguments, this many times in a turn: ask, or stop.
+    repeat_limit: int = 3
+
 
 ToolMode = Literal["auto", "native", "constrained", "prompted"]
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]  # the range of the C type that backends use
@@ -174,3 +189,20 @@ class StepRequest(msgspec.Struct, frozen=True):
     tuning: Tuning | None = None
     traceparent: str = ""
     plans_calls: bool = False
+
+
+Ids = Sequence[int]  # token ids of the model's own tokenizer
+Inputs = Sequence[str] | Sequence[Ids]
+
+
+def texts_of(inputs: Inputs) -> Sequence[str] | None:
+    """The inputs as texts, or None if they are token ids."""
+    texts = [given for given in inputs if isinstance(given, str)]
+    return texts if len(texts) == len(inputs) else None
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """A vector for each input, in order. `usage` None: the backend did not report it."""
+
+    vectors: Sequence[Sequence[float]]
+    usage: Usage | None = None

@@ -1,4 +1,4 @@
-"""Long work that outlives its process: a run, and the journal of its effects.
+"""Plans, and long work that outlives its process: a run, and the journal of its effects.
 
 A run has one owner at a time. A process that takes it over raises its `fence`; writes with an older one fail. A step is
 written as an INTENT before its effect and with its outcome after it. So a step that is still an intent when the run is
@@ -13,6 +13,32 @@ import msgspec
 
 from aish.types.decisions import Question
 from aish.types.tools import Arguments
+
+
+class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call. In `args`, `$id` and `$id.path` stand for results of earlier steps. `needs` are steps to wait for."""
+
+    id: str
+    tool: str
+    args: Arguments = {}
+    needs: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The calls of a request, written down before any of them is made."""
+
+    steps: tuple[PlanStep, ...]
+
+
+class Planning(msgspec.Struct, frozen=True):
+    """How a request is planned. `plan` is an existing plan: it is checked and followed like a new one."""
+
+    model: str = ""  # "": the model that answers
+    max_steps: int = 8
+    max_rewrites: int = 2
+    max_replans: int = 1
+    plan: Plan | None = None
 
 
 class RunKind(StrEnum):

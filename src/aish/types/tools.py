@@ -1,7 +1,11 @@
-"""Tools, their results, and how a call ended."""
+"""Tools, their results, how a call ended, and the MCP servers that a request brings by URL.
+
+Reprs never show credentials.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -136,3 +140,27 @@ def wire_name(name: str) -> str:
     dotted = name if "__" in name else name.replace(".", "__", 1)
     legal = "".join(char if char in _LEGAL else "_" for char in dotted[:MAX_NAME_CHARS])
     return legal or "_"
+
+
+class DynamicMcpServer(msgspec.Struct, frozen=True):
+    """`label` is the alias of its tools. `owner` is the caller; no other caller is served through the same
+    connection."""
+
+    label: str
+    url: str
+    owner: str = ""
+    token: str = ""  # sent as a bearer token
+    headers: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"DynamicMcpServer({self.label!r}, url=…)"
+
+
+class DynamicMcpView(msgspec.Struct, frozen=True):
+    """A connected server as it is shown. Only the origin of its URL, since the rest may be secret."""
+
+    label: str
+    owner: str
+    origin: str
+    state: str
+    tools: tuple[ToolSpec, ...]

@@ -11,7 +11,7 @@ from aish.config.schema.config import PriceConfig
 from aish.config.toml_file import price_table, shipped_prices
 from aish.engine.engine import flatten
 from aish.engine.model.ledger import Caps, Prices, day_start_ms
-from aish.providers.openai.chunks import read_usage
+from aish.providers.openai.response import read_usage
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported

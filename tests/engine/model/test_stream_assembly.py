@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.engine.model.stream_assembly import MAX_CALLS, NAMELESS, StepAssembler
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.types.chunks import CallFragment
 from aish.types.events import ArgumentsDelta, Status, ToolCallReady, ToolCallStarted
 from aish.types.tools import wire_name

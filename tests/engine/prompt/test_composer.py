@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.prompt.system_message import SystemParts
+from aish.engine.prompt.composer import SystemParts
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
 from aish.storage.sqlite.store import SqliteStore

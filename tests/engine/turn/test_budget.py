@@ -4,7 +4,7 @@ import pytest
 
 from aish.engine.turn.budget import describe_end
 from aish.types.events import TurnEnd
-from aish.types.limits import Limits
+from aish.types.requests import Limits
 
 
 @pytest.mark.parametrize("end", list(TurnEnd))

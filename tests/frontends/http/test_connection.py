@@ -20,7 +20,7 @@ LONG_S = 30.0
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("aish.net.deadlines.PERIOD_S", 0.02)
+    monkeypatch.setattr("aish.net.event_loop.PERIOD_S", 0.02)
 
 
 def chat(text, *, stream=False):
@@ -191,7 +191,7 @@ async def test_the_last_that_a_client_is_sent_does_not_wait_for_it_for_ever(endi
 
 
 async def test_a_client_that_reads_slowly_has_the_time_it_needs_and_one_that_stops_has_not(monkeypatch):
-    monkeypatch.setattr("aish.net.deadlines.PERIOD_S", LONG_S)  # the test looks itself
+    monkeypatch.setattr("aish.net.event_loop.PERIOD_S", LONG_S)  # the test looks itself
     loop = asyncio.get_running_loop()
     async with listening(app_that_sends(b"x" * 4_000_000), keep_alive_s=600) as (port, state):
         with await stop_reading(port, GET) as slow:

@@ -12,7 +12,7 @@ from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.ollama.provider import OllamaProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.types.embeddings import Embedded
+from aish.types.requests import Embedded
 from aish.types.usage import Price, Usage
 from support.backends import Ollama, running
 from support.engines import Bench

@@ -322,7 +322,7 @@ async def test_a_client_that_leaves_stops_the_upstream(straight: list[str]):
 async def test_silence_after_words_is_filled_and_words_after_that_go_on(
     straight: list[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("aish.net.deadlines.PERIOD_S", 0.02)
+    monkeypatch.setattr("aish.net.event_loop.PERIOD_S", 0.02)
     upstream = Upstream([event(word) for word in WORDS])
     async with serving(upstream, heartbeat_s=0.1) as (port, _, _), client(port) as (reader, writer):
         writer.write(request("/v1/chat/completions"))

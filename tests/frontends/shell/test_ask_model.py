@@ -11,8 +11,7 @@ from aish.config.schema.tools import ShellConfig
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.shell import Notices, Shell
 from aish.frontends.terminal import Output
-from aish.types.command_hints import CommandHint
-from aish.types.live_shell import RunResult
+from aish.types.live_shell import CommandHint, RunResult
 from aish.types.messages import text_of, user
 from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest

@@ -14,7 +14,7 @@ from aish.frontends.shell.command_hints import (
 )
 from aish.frontends.shell.commands.suggest import choose_line
 from aish.frontends.shell.repl import WHAT_WENT_WRONG
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 
 DU = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")
 TAR = CommandHint("tar", "unpack archives", "tar xzf FILE.tar.gz")

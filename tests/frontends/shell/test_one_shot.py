@@ -9,7 +9,7 @@ import pytest
 
 from aish.config.schema.config import Config
 from aish.frontends.shell.one_shot import run
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 from aish.types.models import ModelProfile
 
 DU = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")

@@ -11,7 +11,7 @@ import pytest
 from aish.config.schema.config import Config
 from aish.errors import UsageError
 from aish.frontends.shell.commands.suggest import SNIPPETS, extract_command, run
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 from aish.types.models import ModelProfile
 
 

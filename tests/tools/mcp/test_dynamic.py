@@ -9,7 +9,7 @@ import pytest
 
 from aish.errors import DynamicMcpFailed, DynamicMcpRefused
 from aish.tools.mcp.dynamic import DynamicMcpServers
-from aish.types.dynamic_mcp import DynamicMcpServer
+from aish.types.tools import DynamicMcpServer
 from support.eventually import eventually
 from support.hostile_mcp_http import http_mcp
 

@@ -24,8 +24,7 @@ from aish.config.schema.values import (
     Variable,
 )
 from aish.errors import ConfigError
-from aish.types.limits import Limits
-from aish.types.requests import Knobs, Sampling, ToolMode
+from aish.types.requests import Knobs, Limits, Sampling, ToolMode
 
 ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
 

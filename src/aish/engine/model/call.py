@@ -15,15 +15,14 @@ from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route, Router
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
-from aish.engine.prompt.composer import Composed, Composer
+from aish.engine.prompt.composer import Composed, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.summary import Summaries
-from aish.engine.prompt.system_message import SystemParts
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, TokenCounter, byte_length, encode_tools, max_tokens_of
 from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
 from aish.engine.turn.budget import Budget
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.engine.turn.transcript import Transcript
 from aish.errors import (
     AishError,

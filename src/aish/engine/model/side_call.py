@@ -11,11 +11,10 @@ from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.types.chunks import UsageChunk
-from aish.types.embeddings import Embedded, Ids, Inputs
 from aish.types.events import TextDelta
 from aish.types.ids import new_id
 from aish.types.messages import SystemMessage, user
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Embedded, Ids, Inputs, Sampling, StepRequest
 from aish.types.usage import Category, KeyBudget, Usage
 
 # Longer answers are cut: a side call wants a paragraph.

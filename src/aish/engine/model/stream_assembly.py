@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec import UNSET
 
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.types.chunks import Batch, CallFragment, StepEnd, StepFinished, UsageChunk
 from aish.types.events import (
     ArgumentsDelta,

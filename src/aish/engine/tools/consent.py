@@ -12,7 +12,7 @@ import msgspec
 
 from aish.engine.tools.executor import Executor
 from aish.engine.turn.budget import Budget
-from aish.engine.turn.event_channel import EventChannel
+from aish.engine.turn.events import EventChannel
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal

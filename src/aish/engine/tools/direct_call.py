@@ -13,14 +13,14 @@ import msgspec
 from aish.engine.tools.structured_results import with_structured
 from aish.engine.turn.budget import start_budget
 from aish.engine.turn.builder import TurnBuilder
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.ports import Ask, Clock
 from aish.runs.journal import Journal
 from aish.safety.redaction.redactor import Redactor
 from aish.types.events import Status, ToolResult
 from aish.types.ids import new_id
-from aish.types.limits import Limits
 from aish.types.messages import ToolCall
+from aish.types.requests import Limits
 
 
 async def call_tool(

@@ -17,8 +17,7 @@ from aish.engine.tools.consent import HIDDEN_SECRET, Consent
 from aish.engine.tools.executor import Executor, Outcome, aish_says
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.budget import Budget
-from aish.engine.turn.event_channel import EventChannel
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventChannel, EventFactory
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal

@@ -10,7 +10,7 @@ import msgspec
 from aish.engine.turn.transcript import NO_ANSWER
 from aish.ports import Clock
 from aish.types.events import TurnEnd
-from aish.types.limits import Limits
+from aish.types.requests import Limits
 from aish.types.usage import NOTHING_USED, Usage
 
 # Ends that need no line for the user: the answer, an error or a question says it.

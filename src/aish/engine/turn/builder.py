@@ -11,13 +11,13 @@ from aish.engine.model.call import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
 from aish.engine.model.selection import SelectedModel
 from aish.engine.model.side_call import SideCalls
+from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
-from aish.engine.prompt.system_message import SystemParts, compose_system
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
 from aish.engine.tools.selection import ToolSelection, combine_tools
 from aish.engine.turn.budget import Budget, start_budget
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
@@ -27,8 +27,8 @@ from aish.runs.journal import Journal
 from aish.types.context import ContextView
 from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
-from aish.types.plans import Planning
 from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.runs import Planning
 from aish.types.tools import Effect, ToolSpec
 
 if TYPE_CHECKING:

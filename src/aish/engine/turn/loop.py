@@ -22,7 +22,7 @@ from aish.engine.prompt.normalise import open_calls
 from aish.engine.tools.dispatch import Dispatcher, result_event
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.budget import SILENT_ENDS, Budget, describe_end
-from aish.engine.turn.event_factory import EventFactory
+from aish.engine.turn.events import EventFactory
 from aish.engine.turn.text_relay import TextRelay
 from aish.engine.turn.transcript import Transcript
 from aish.planner.run import question_text

@@ -31,10 +31,9 @@ from aish.frontends.spending_table import (
 )
 from aish.frontends.terminal import visible
 from aish.ports import Store
-from aish.types.facts import FactKind
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from aish.types.records import SessionRecord, TurnRecord
+from aish.types.records import FactKind, SessionRecord, TurnRecord
 from aish.types.usage import Spent
 
 _MAX_LISTED = 100_000

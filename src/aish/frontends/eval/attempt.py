@@ -29,9 +29,8 @@ from aish.tool_calls.detect.resolution import resolve_call
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import Event, Failed, StepStarted, TextDelta, ToolCallReady, ToolResult, TurnEnd, TurnFinished
-from aish.types.limits import Limits
 from aish.types.messages import Message, text_of, user
-from aish.types.requests import Sampling, TurnRequest
+from aish.types.requests import Limits, Sampling, TurnRequest
 from aish.types.tools import ResultStatus, ToolSpec
 from aish.types.usage import Usage
 

@@ -26,7 +26,7 @@ from aish.frontends.shell.command_hints import (
 )
 from aish.frontends.shell.shell import Shell
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 from aish.types.messages import TextPart, UserMessage, user
 from aish.types.usage import Category
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from aish.frontends.terminal import visible
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 
 _CLEAR_QUESTION = (
     r"what('s| is) the command|which (command|program)|command (for|to)\b|"

@@ -17,16 +17,15 @@ from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive
 from aish.types.ids import OWN_SESSIONS
-from aish.types.limits import Limits
 from aish.types.messages import TextPart, UserMessage, text_of, user
-from aish.types.requests import TurnRequest
+from aish.types.requests import Limits, TurnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aish.engine.engine import Engine
     from aish.ports import Store
-    from aish.types.command_hints import CommandHint
+    from aish.types.live_shell import CommandHint
 
 # More than any model's window; a larger pipe is a mistake.
 MAX_STDIN_BYTES = 4 * 1024 * 1024

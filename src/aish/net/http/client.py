@@ -17,9 +17,19 @@ from typing import TYPE_CHECKING, Self
 
 from aish.errors import ConnectFailed
 from aish.net.http.exchange import Exchange
-from aish.net.http.message import HeaderItems, Headers, HttpBounds, Response, Timeouts, finish_head, prepare_head
+from aish.net.http.message import (
+    HeaderItems,
+    Headers,
+    HttpBounds,
+    ProxySettings,
+    Response,
+    Timeouts,
+    find_proxy,
+    finish_head,
+    parse_url,
+    prepare_head,
+)
 from aish.net.http.pool import Pool
-from aish.net.http.target import ProxySettings, find_proxy, parse_url
 
 if TYPE_CHECKING:
     from aish.net.http.proxy import ProxyClient

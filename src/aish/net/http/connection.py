@@ -14,10 +14,9 @@ from functools import partial
 from typing import Protocol, cast
 
 from aish.errors import ConnectFailed, WireError, WireTimeout
+from aish.net.event_loop import WriteBatcher, get_write_batcher, limit_read_size
+from aish.net.http.message import Target
 from aish.net.http.response import ResponseParser
-from aish.net.http.target import Target
-from aish.net.read_size import limit_read_size
-from aish.net.write_batcher import WriteBatcher, get_write_batcher
 
 _NO_ANSWER = (errno.EHOSTUNREACH, errno.ETIMEDOUT)
 
@@ -81,7 +80,7 @@ class Connection(asyncio.Protocol):
     # Called by the transport. TCP_NODELAY is already on: every event loop sets it for TCP.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self.parser = ResponseParser(self.target.origin, self._max_header_bytes)
         self.batcher = get_write_batcher(asyncio.get_running_loop())
         self.write_batched = partial(self.batcher.put, self._transport)

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, assert_never
 import msgspec
 
 from aish.errors import WireError, WireTimeout
-from aish.net.deadlines import DeadlineTimer
+from aish.net.event_loop import DeadlineTimer
 from aish.net.http.message import Timeouts
 
 # Deadlines that are due sooner have their own timer: the shared one would be late.

@@ -16,10 +16,9 @@ from typing import NoReturn
 from aish.errors import ConnectionLost, UsageError, WireError
 from aish.net.http.connection import Connection
 from aish.net.http.deadlines import Watchdog
-from aish.net.http.message import HttpBounds, Response, Timeouts
+from aish.net.http.message import HttpBounds, Response, Target, Timeouts
 from aish.net.http.pool import Pool
 from aish.net.http.response import ResponseParser
-from aish.net.http.target import Target
 
 _SLICE_BYTES = 64 * 1024  # asyncio's own write high-water mark: more at once would only be copied into its buffer
 

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from functools import cached_property
 
 from aish.errors import ConnectFailed, ConnectionLost
-from aish.net.deadlines import DeadlineTimer, get_deadline_timer
+from aish.net.event_loop import DeadlineTimer, get_deadline_timer
 from aish.net.http.connection import Connection, open_connection
 from aish.net.http.deadlines import Watchdog
-from aish.net.http.message import HttpBounds
-from aish.net.http.target import Target
+from aish.net.http.message import HttpBounds, Target
 
 _CLOSE_S = 2.0  # an aborted transport is gone within an iteration of the loop; more means that the loop itself is stuck
 

@@ -17,9 +17,8 @@ import msgspec
 from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, WireError
 from aish.net.http.connection import explain_connect_error
 from aish.net.http.deadlines import Phase, timeout_error
-from aish.net.http.message import Headers, HttpBounds, Response, Timeouts
+from aish.net.http.message import Headers, HttpBounds, Response, Target, Timeouts
 from aish.net.http.pool import default_tls
-from aish.net.http.target import Target
 
 try:
     import aiohttp

@@ -24,10 +24,9 @@ from aish.ports import Provider, TextRelay
 from aish.providers.embedded.server import CHAT, PICKING, EmbeddedSettings, LlamaServer, MakeInner
 from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path_of
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
 from aish.types.models import Capabilities, ModelProfile, means_file
-from aish.types.requests import Sampling, StepRequest
+from aish.types.requests import Embedded, Inputs, Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
 

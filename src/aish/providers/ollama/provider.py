@@ -29,13 +29,12 @@ from aish.providers.ollama.wire import (
     trained_window,
 )
 from aish.providers.openai import model_facts
-from aish.providers.openai.chunks import tokens_used
 from aish.providers.openai.request import Json
+from aish.providers.openai.response import tokens_used
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
-from aish.types.embeddings import Embedded, Inputs, texts_of
 from aish.types.events import Status
 from aish.types.models import ModelProfile
-from aish.types.requests import StepRequest
+from aish.types.requests import Embedded, Inputs, StepRequest, texts_of
 from aish.types.usage import Usage
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aish.providers.openai.chunks import read_logprobs, tokens_used
 from aish.providers.openai.request import Json, as_json_object, encode_tools, with_separate_images
+from aish.providers.openai.response import read_logprobs, tokens_used
 from aish.types.chunks import CallFragment, Chunk, StepEnd
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import (

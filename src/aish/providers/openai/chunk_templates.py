@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from aish.providers.openai.chunks import WireChunk, decode_chunk
-
 _PROBE_TEXT = "other words"
 _MAX_UNUSED = 8  # a backend whose chunks never repeat is parsed in full; llama.cpp's change once a second
 
@@ -30,14 +28,15 @@ class ChunkTemplate:
     """`text` reads the text of a chunk that fits the template, "" of any other. `event_text` does so for the bytes of a
     whole event that arrived alone, so that its ends need not be found first.
 
-    `plain` returns the text of a parsed chunk, "" if it holds anything else.
+    `parse` is the full parse of a chunk: it returns the text, "" if the chunk holds anything else, and raises
+    ValueError for bytes that are no chunk.
     """
 
-    def __init__(self, field: bytes, plain: Callable[[WireChunk], str]) -> None:
+    def __init__(self, field: bytes, parse: Read) -> None:
         self.text: Read = _nothing
         self.event_text: Read = _nothing
         self._field = field
-        self._plain = plain
+        self._parse = parse
         self._unused = [0]  # templates learned since one was last used
 
     def learn(self, data: bytes, text: str) -> bool:
@@ -55,7 +54,7 @@ class ChunkTemplate:
         if data[start:begin].strip() or b"\\" in text_bytes or not tail:
             return False
         try:
-            is_text = self._plain(decode_chunk(b'%b"%b"%b' % (head, _PROBE_TEXT.encode(), tail))) == _PROBE_TEXT
+            is_text = self._parse(b'%b"%b"%b' % (head, _PROBE_TEXT.encode(), tail)) == _PROBE_TEXT
         except ValueError:
             return False
         if is_text:
@@ -78,11 +77,3 @@ def _between(head: bytes, tail: bytes, unused: list[int]) -> Read:
         return text
 
     return read
-
-
-def text_template() -> ChunkTemplate:
-    return ChunkTemplate(b'"content":', WireChunk.plain_text)
-
-
-def arguments_template() -> ChunkTemplate:
-    return ChunkTemplate(b'"arguments":', WireChunk.plain_arguments)

@@ -1,6 +1,6 @@
 """Any OpenAI-compatible endpoint: llama.cpp, LMDeploy, MNN, vLLM, LM Studio, OpenRouter, OpenAI, another aish.
 
-Which of our fields a backend accepts is learned from its refusals. `response_reader` reads its answers.
+Which of our fields a backend accepts is learned from its refusals. `response` reads its answers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from aish.net.http.client import HttpClient
 from aish.ports import TextRelay
 from aish.providers.endpoint import Backend, Endpoint
 from aish.providers.openai import model_facts
-from aish.providers.openai.chunks import read_usage
 from aish.providers.openai.request import Dialect, EncodedCache, encode_request
-from aish.providers.openai.response_reader import ChatResponseReader
+from aish.providers.openai.response import ChatResponseReader, read_usage
 from aish.providers.openai.token_counting import BackendTokenCounter
 from aish.types.chunks import Batch
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.models import ModelProfile
-from aish.types.requests import StepRequest
+from aish.types.requests import Embedded, Inputs, StepRequest
 
 
 class OpenAIProvider:

@@ -1,4 +1,4 @@
-"""The chat-completions wire, requests: encodes canonical requests as JSON. `chunks` reads the responses."""
+"""The chat-completions wire, requests: encodes canonical requests as JSON. `response` reads the responses."""
 
 from __future__ import annotations
 

@@ -35,11 +35,10 @@ from aish.providers.tool_calling.reader import ToolCallReader
 from aish.providers.tool_calling.strategies import Strategies, Strategy, chosen, has_calls, strategy_notice
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
-from aish.types.embeddings import Embedded, Inputs
 from aish.types.events import Status
 from aish.types.messages import ToolMessage
 from aish.types.models import ModelProfile
-from aish.types.requests import Sampling, StepRequest, ToolChoice
+from aish.types.requests import Embedded, Inputs, Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Usage
 

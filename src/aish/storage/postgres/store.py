@@ -19,9 +19,8 @@ from aish.storage.postgres.writer import PostgresWriter
 from aish.storage.semantics import plain, store_closed, words_of
 from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 

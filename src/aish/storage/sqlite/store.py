@@ -25,9 +25,8 @@ from aish.storage.sqlite.database import open_reader, open_writer, translate
 from aish.storage.sqlite.writer import SqliteWriter
 from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
-from aish.types.facts import Fact
 from aish.types.messages import Message
-from aish.types.records import Document, FeedRow, SessionRecord, TurnRecord
+from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
 

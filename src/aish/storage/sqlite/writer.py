@@ -155,7 +155,7 @@ class SqliteWriter:
 
     def _write_group(self, group: Sequence[Item]) -> None:
         group = [*self._unwritten, *group]
-        joined = cast(Iterator[Append | Joined], join_appends(join_inserts(group)))
+        joined = cast("Iterator[Append | Joined]", join_appends(join_inserts(group)))
         items = [*together(joined, insert_events)]
         try:
             outcomes = self._transact(items)

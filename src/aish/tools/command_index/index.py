@@ -17,7 +17,7 @@ import msgspec
 
 from aish.tools.command_index.lines import ExampleLine, find_best, history_lines, manual_examples, tldr_lines
 from aish.tools.command_index.sources import find_programs, manual_pages, program_table, read_purpose
-from aish.types.command_hints import CommandHint
+from aish.types.live_shell import CommandHint
 
 _VERSION = "2"
 _MANUALS = (Path("/usr/share/man/man1"), Path("/usr/share/man/man8"))

@@ -26,9 +26,8 @@ from aish.safety.urls import find_allowed, find_url_fault, is_public
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import McpServer, OpenSession, ServerState, ToolExposure
 from aish.tools.mcp.types import ServerSpec
-from aish.types.dynamic_mcp import DynamicMcpServer, DynamicMcpView
 from aish.types.messages import Part, TextPart
-from aish.types.tools import Arguments, ToolOutput, ToolSpec
+from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
 
 CONNECT_S = 10.0  # the client waits meanwhile
 IDLE_S = 300.0  # typical pauses of a conversation; an idle session costs the remote server resources

@@ -19,8 +19,7 @@ from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import McpServerView
-from aish.types.dynamic_mcp import DynamicMcpView
-from aish.types.tools import ToolSpec
+from aish.types.tools import DynamicMcpView, ToolSpec
 
 
 class ConsoleTools:

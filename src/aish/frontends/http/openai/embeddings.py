@@ -17,7 +17,7 @@ from aish.frontends.http.server.disconnect_monitor import run_while_connected
 from aish.frontends.http.server.http_errors import bad_field, decode_body
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
-from aish.types.embeddings import Inputs
+from aish.types.requests import Inputs
 from aish.types.usage import NOTHING_USED
 
 _MAX_INPUTS = 2048  # OpenAI's bound

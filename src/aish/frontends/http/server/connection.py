@@ -23,9 +23,7 @@ import httptools
 
 from aish.frontends.asgi import CONNECTION, Scope
 from aish.frontends.http.server.request_cycle import RequestCycle
-from aish.net.deadlines import get_deadline_timer
-from aish.net.read_size import limit_read_size
-from aish.net.write_batcher import get_write_batcher
+from aish.net.event_loop import get_deadline_timer, get_write_batcher, limit_read_size
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -88,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         limit_read_size(transport)
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast("asyncio.Transport", transport)
         self.write = self.transport.write
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
@@ -99,11 +97,11 @@ class ClientConnection(asyncio.Protocol):
         self._deadlines, self._batcher = get_deadline_timer(self._loop), get_write_batcher(self._loop)
         self.write_batched = partial(self._batcher.put, self.transport)
         self._deadlines.add(self)
-        self._state.connections.add(cast(Any, self))
+        self._state.connections.add(cast("Any", self))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadlines.discard(self)
-        self._state.connections.discard(cast(Any, self))
+        self._state.connections.discard(cast("Any", self))
         self.is_full = False
         if self._writable is not None:
             self._writable.set()

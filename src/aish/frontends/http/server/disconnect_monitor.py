@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.server.http_errors import ShutDown
-from aish.net.deadlines import PERIOD_S, DeadlineTimer, get_deadline_timer
+from aish.net.event_loop import PERIOD_S, DeadlineTimer, get_deadline_timer
 
 # How long the headers wait for the first data: a second, less the period of the timer that checks it.
 HEADERS_S = 1.0 - PERIOD_S

@@ -28,8 +28,8 @@ from aish.frontends.http.server.http_errors import HttpProblem, uncovered_model
 from aish.frontends.origin_guard import OriginGuard
 from aish.frontends.runtime import Runtime
 from aish.ports import Store
-from aish.types.limits import Limits
 from aish.types.models import means_file
+from aish.types.requests import Limits
 
 _DAY_MS = 86_400_000
 _CLEANUP_INTERVAL_S = 3600.0

@@ -19,7 +19,7 @@ from aish.frontends.http.turns.tool_fields import (
 from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
-from aish.types.dynamic_mcp import DynamicMcpServer
+from aish.types.tools import DynamicMcpServer
 
 # Not a 429 where there are too many: clients would retry at once.
 _REFUSALS = {

@@ -19,15 +19,14 @@ from aish.frontends.http.turns.tool_fields import (
     _runnable,
 )
 from aish.frontends.run_requests import make_planning
-from aish.types.limits import Limits
 from aish.types.messages import (
     AssistantMessage,
     Message,
     SystemMessage,
     ToolMessage,
 )
-from aish.types.plans import Planning
-from aish.types.requests import Knobs, Sampling, ToolChoice, TurnRequest
+from aish.types.requests import Knobs, Limits, Sampling, ToolChoice, TurnRequest
+from aish.types.runs import Planning
 
 _SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
 _MAX_SESSION_CHARS = 128

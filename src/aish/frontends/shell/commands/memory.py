@@ -11,8 +11,8 @@ from aish.errors import UsageError
 from aish.frontends.memory_service import MemoryService, short_id
 from aish.frontends.shell.commands.arguments import resolve_path, unknown_argument
 from aish.frontends.shell.shell import Shell
-from aish.types.facts import Fact, FactKind
 from aish.types.messages import UserMessage
+from aish.types.records import Fact, FactKind
 from aish.types.usage import Category
 
 _LISTED = 20

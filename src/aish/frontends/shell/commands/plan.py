@@ -38,9 +38,8 @@ from aish.frontends.templates import (
 from aish.frontends.terminal import visible
 from aish.planner.run import PlanBody
 from aish.types.messages import user
-from aish.types.plans import Planning
 from aish.types.requests import TurnRequest
-from aish.types.runs import RunKind, RunRecord
+from aish.types.runs import Planning, RunKind, RunRecord
 
 _MAX_LISTED = 10
 _MAX_SEARCHED = 1000  # runs of any kind, to find those of one kind

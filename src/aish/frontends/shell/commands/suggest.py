@@ -19,8 +19,8 @@ from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, print_tur
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import visible
-from aish.types.command_hints import CommandHint
 from aish.types.events import Status
+from aish.types.live_shell import CommandHint
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
 

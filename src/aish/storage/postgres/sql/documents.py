@@ -21,8 +21,7 @@ from aish.storage.semantics import (
     index_words,
     whole_words,
 )
-from aish.types.facts import Fact
-from aish.types.records import Document
+from aish.types.records import Document, Fact
 
 # Deletes a few expired documents at each write, so that they run out. Rows that others are deleting are skipped.
 _SWEEP = """

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from aish.engine.prompt.system_message import compose_system
+from aish.engine.prompt.composer import compose_system
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.conversations import ConversationRoutes

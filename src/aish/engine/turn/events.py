@@ -1,18 +1,41 @@
-"""Turns a task into a stream of batches of events.
-
-`send` returns once the consumer has taken the event and asked for more. So what a recorder does with an event, such as
-making it durable, has happened before the task goes on. `send_nowait` does not wait. The channel owns its task: leaving
-`events()` early cancels the task and waits for it, for a bounded time.
-"""
+"""Makes the events of one turn, and passes events from a task to the loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 
-from aish.engine.turn.event_factory import EventFactory
+import msgspec
+
 from aish.types.events import Body, Event
+
+_NS_PER_MS = 1_000_000
+
+
+class EventFactory(msgspec.Struct, eq=False):
+    """Makes the events of one turn: each with its ids, its step and a number without gaps."""
+
+    session: str
+    turn: str
+    _now_ns: Callable[[], int]
+    step: int = 0
+    seq: int = 0  # of the last event
+
+    def now_ms(self) -> int:
+        return self._now_ns() // _NS_PER_MS
+
+    def events(self, bodies: Sequence[Body]) -> list[Event]:
+        """Events that happened at the same moment."""
+        session, turn, step = self.session, self.turn, self.step
+        first, at_ms = self.seq + 1, self._now_ns() // _NS_PER_MS
+        self.seq += len(bodies)
+        return [Event(session, turn, seq, at_ms, body, step, "") for seq, body in enumerate(bodies, first)]
+
+    def event(self, body: Body, call: str = "") -> Event:
+        self.seq += 1
+        return Event(self.session, self.turn, self.seq, self._now_ns() // _NS_PER_MS, body, self.step, call)
+
 
 # A tool that reports progress in a tight loop must not fill memory: further lines are dropped.
 MAX_PENDING = 1000
@@ -21,6 +44,13 @@ GRACE_S = 10.0
 
 
 class EventChannel:
+    """Turns a task into a stream of batches of events.
+
+    `send` returns once the consumer has taken the event and asked for more. So what a recorder does with an event, such
+    as making it durable, has happened before the task goes on. `send_nowait` does not wait. The channel owns its task:
+    leaving `events()` early cancels the task and waits for it, for a bounded time.
+    """
+
     def __init__(self, events: EventFactory) -> None:
         self._events = events
         self._pending: deque[tuple[Body, str, asyncio.Future[None] | None]] = deque()
