@@ -315,7 +315,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     ),
     "§16 a plan is checked whole before any of it runs": (
         "planner/test_planning.py::*",
-        "frontends/test_plan_templates.py::*",
+        "frontends/test_templates.py::*",
     ),
     "§17 after a crash finished steps are never run again": (
         "runs/test_killed_runs.py::*",

@@ -121,7 +121,8 @@ class CallContext(Protocol):
 class Toolset(Protocol):
     """A set of named tools. The registry is one, and consists of others."""
 
-    def specs(self) -> Sequence[ToolSpec]: ...
+    def specs(self) -> Sequence[ToolSpec]:
+        """Returns the same object until the list changes."""
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         """Runs a tool. Raises ToolError. Must end soon after being cancelled."""

@@ -223,8 +223,8 @@ def test_a_key_opens_every_server_and_its_end_closes_them_all(pair: Pair) -> Non
 
 def test_what_a_key_may_spend_is_counted_over_all_servers(pair: Pair) -> None:
     upstream, (a, b) = pair
-    upstream.always(text("ten", usage=(0, 10)))
-    bearer = {"authorization": f"Bearer {a.run('keys', 'create', 'ann', '--tokens-per-day', '30').strip()}"}
+    upstream.always(text("a hundred", usage=(0, 100)))
+    bearer = {"authorization": f"Bearer {a.run('keys', 'create', 'ann', '--tokens-per-day', '300').strip()}"}
     waited(partial(status_is, b, 200, **bearer))
     assert [replica.chat("hi", headers=bearer)[0] for replica in (a, b, a)] == [200, 200, 200]
     for replica in (b, a):

@@ -70,7 +70,8 @@ class Tools:
     def add(
         self, name: str, body: Body | None = None, *, effect: Effect = Effect.READ, schema: Any = None, **spec: Any
     ) -> Tools:
-        self._specs.append(ToolSpec(name, f"does {name}", schema or ANYTHING, effect, name.split("__")[0], **spec))
+        added = ToolSpec(name, f"does {name}", schema or ANYTHING, effect, name.split("__")[0], **spec)
+        self._specs = [*self._specs, added]
         self._bodies[name] = body or _say_done
         return self
 

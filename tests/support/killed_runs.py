@@ -55,6 +55,13 @@ def effects(workspace: Path) -> list[int]:
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
+_SPECS = (
+    ToolSpec("x__append", "", _NUMBER, Effect.WRITE, "x"),
+    ToolSpec("x__put", "", _NUMBER, Effect.WRITE, "x"),
+    ToolSpec("shell__run", "", _COMMAND, Effect.EXEC, "shell"),
+)
+
+
 class Workshop:
     """`x__put` can tell afterwards whether it was done; `x__append` and commands cannot. `kill`: a step and a point."""
 
@@ -63,11 +70,7 @@ class Workshop:
         self._kill = kill
 
     def specs(self) -> Sequence[ToolSpec]:
-        return [
-            ToolSpec("x__append", "", _NUMBER, Effect.WRITE, "x"),
-            ToolSpec("x__put", "", _NUMBER, Effect.WRITE, "x"),
-            ToolSpec("shell__run", "", _COMMAND, Effect.EXEC, "shell"),
-        ]
+        return _SPECS
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         number = int(arguments.get("n") or str(arguments["command"]).split()[-1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from weakref import WeakValueDictionary
@@ -121,7 +120,7 @@ class Registry:
 
     def _bindings(self) -> dict[str, Binding]:
         """Rebuilds the map only if a toolset changed its list."""
-        offered = [(alias, source, tuple(source.specs())) for alias, source in self._sources.items()]
+        offered = [(alias, source, source.specs()) for alias, source in self._sources.items()]
         if not _is_same(offered, self._offered):
             self._offered = offered
             self._by_name = _bind(offered, self._hidden)
@@ -129,14 +128,16 @@ class Registry:
         return self._by_name
 
 
-_Offered = list[tuple[str, Toolset, tuple[ToolSpec, ...]]]
+_Offered = list[tuple[str, Toolset, Sequence[ToolSpec]]]
 
 
 def _is_same(offered: _Offered, before: _Offered) -> bool:
-    return len(offered) == len(before) and all(
-        one[1] is other[1] and len(one[2]) == len(other[2]) and all(map(operator.is_, one[2], other[2]))
-        for one, other in zip(offered, before, strict=True)
-    )
+    if len(offered) != len(before):
+        return False
+    for (_, source, specs), (_, source_before, specs_before) in zip(offered, before, strict=True):
+        if source is not source_before or specs is not specs_before:
+            return False
+    return True
 
 
 def _bind(offered: _Offered, hidden: Callable[[str, str], bool]) -> dict[str, Binding]:

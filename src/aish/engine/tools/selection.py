@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import msgspec
@@ -12,11 +12,11 @@ from aish.types.tools import ToolSpec, wire_name
 
 
 def combine_tools(
-    known: Callable[[], Iterable[ToolSpec]], offered: Iterable[ToolSpec], clients: Iterable[ToolSpec]
+    known: Callable[[], Iterable[ToolSpec]], offered: Iterable[ToolSpec], clients: Sequence[ToolSpec]
 ) -> ToolSelection:
     """The selection of these tools of ours and of the client. Ours win where names are equal."""
     ours = {spec.name: spec for spec in offered}
-    theirs = {spec.name: spec for spec in clients if spec.name not in ours}
+    theirs = {spec.name: spec for spec in clients if spec.name not in ours} if clients else {}
     return ToolSelection(known, ours, theirs, (*ours.values(), *theirs.values()))
 
 

@@ -97,6 +97,8 @@ class TurnBuilder:
     def _note_changed_tools(self, specs: Sequence[ToolSpec]) -> list[str]:
         """Tells of tools whose server no longer says that they only read."""
         hinted = [spec for spec in specs if spec.hints is not None]
+        if not hinted:
+            return []
         changed = {spec.name for spec in hinted if spec.effect is not Effect.READ and spec.name in self._read_only}
         self._read_only -= changed
         self._read_only |= {spec.name for spec in hinted if spec.effect is Effect.READ}

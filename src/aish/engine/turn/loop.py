@@ -61,8 +61,11 @@ class Turn(msgspec.Struct, eq=False):
     def __post_init__(self) -> None:
         self.id, self.session = self._events.turn, self._events.session
         self.had_effect = self.request.resumed is not None and self.request.resumed.had_effect
-        results = (message.tool_call_id for message in self.request.input if type(message) is ToolMessage)
-        self._call_ids.update(results, *(turn.result_ids for turn in self._past))
+        for message in self.request.input:
+            if type(message) is ToolMessage:
+                self._call_ids.add(message.tool_call_id)
+        for turn in self._past:
+            self._call_ids.update(turn.result_ids)
         if self.request.resumed is not None:
             messages = self.request.resumed.messages
             self._call_ids.update(call.id for m in messages if type(m) is AssistantMessage for call in m.tool_calls)

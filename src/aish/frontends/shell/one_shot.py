@@ -103,8 +103,11 @@ async def _answer(
 async def _make_message(runtime: Runtime, question: _Question, hints: Sequence[CommandHint]) -> UserMessage:
     """Expands the mentions in the words of the question, but not those in piped text: a diff is full of @, and its
     author must not choose which files are sent."""
-    from aish.frontends.mentions import MentionScope, expand_mentions
     from aish.frontends.shell.command_hints import hints_for_model
+
+    if "@" not in question.words:
+        return UserMessage((TextPart(question.text + hints_for_model(hints)),))
+    from aish.frontends.mentions import MentionScope, expand_mentions
 
     scope = MentionScope(runtime.process_environment.cwd, runtime.mcp_servers)
     expanded = await expand_mentions(question.words, scope)

@@ -72,14 +72,14 @@ class ToolCallingProvider:
         self, request: StepRequest, relay: TextRelay | None = None
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         if request.tools:
-            request = self._narrow_tools(request)
+            request = self._narrow_tools(_drop_unnamed_tools(request))
         if self._is_passthrough(request):
             return self._inner.stream(request, relay)
         return aclosing(self._batches(request, relay))
 
     def prepared(self, request: StepRequest) -> StepRequest:
         if request.tools:
-            request = self._narrow_tools(request)
+            request = self._narrow_tools(_drop_unnamed_tools(request))
         if self._is_passthrough(request):
             return self._inner.prepared(request)
         return self._inner.prepared(self._encode(request, self._strategies.choose(request)))
@@ -121,7 +121,7 @@ class ToolCallingProvider:
     async def _answer(
         self, request: StepRequest, strategy: Strategy, relay: TextRelay | None
     ) -> AsyncGenerator[Batch, None]:
-        tools = _callable_tools(request)
+        tools = chosen(request.tools, request.tool_choice)
         sent, reader = self._encode(request, strategy), self._make_reader(request, strategy, tools)
         if sent.picks_tool:
             work = self._report_result if _ends_with_result(request) else self._pick_tool
@@ -225,10 +225,10 @@ class ToolCallingProvider:
 
     def _encode(self, request: StepRequest, strategy: Strategy) -> StepRequest:
         if strategy in _NATIVE_STRATEGIES:
-            tools = simplify_tools(_drop_unnamed(request.tools), TOOLS if strategy is Strategy.NATIVE else PLAIN)
+            tools = simplify_tools(request.tools, TOOLS if strategy is Strategy.NATIVE else PLAIN)
             return request if tools is request.tools else msgspec.structs.replace(request, tools=tools)
         sent = msgspec.structs.replace(request, tools=(), parallel_calls=None)
-        if not (tools := tuple(_callable_tools(request))):
+        if not (tools := tuple(chosen(request.tools, request.tool_choice))):
             return msgspec.structs.replace(sent, messages=render_messages(request.messages, "prompted"))
         style: PromptStyle = "constrained" if strategy is Strategy.CONSTRAINED else "prompted"
         return self._with_prompted_tools(sent, tools, style)
@@ -279,10 +279,7 @@ def _without_tools(request: StepRequest, deadline_s: float) -> StepRequest:
     return msgspec.structs.replace(request, tools=(), tool_choice=ToolChoice(), deadline_s=deadline_s)
 
 
-def _drop_unnamed(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+def _drop_unnamed_tools(request: StepRequest) -> StepRequest:
     """Drops tools without a name: they cannot be called, and a single one makes a backend refuse all."""
-    return tools if all(tool.name.strip() for tool in tools) else tuple(tool for tool in tools if tool.name.strip())
-
-
-def _callable_tools(request: StepRequest) -> list[ToolSpec]:
-    return chosen(_drop_unnamed(request.tools), request.tool_choice)
+    named = [tool for tool in request.tools if tool.name.strip()]
+    return request if len(named) == len(request.tools) else msgspec.structs.replace(request, tools=tuple(named))

@@ -91,12 +91,12 @@ def simplify_schema(schema: JsonSchema, profile: Profile) -> JsonSchema:
 
 
 def simplify_tools(tools: tuple[ToolSpec, ...], profile: Profile) -> tuple[ToolSpec, ...]:
-    changed = [(tool, simplify_schema(tool.schema, profile)) for tool in tools]
-    if all(tool.schema is schema for tool, schema in changed):
-        return tools
-    return tuple(
-        tool if tool.schema is schema else msgspec.structs.replace(tool, schema=schema) for tool, schema in changed
-    )
+    """Returns `tools` itself if none has to change."""
+    changed = {}
+    for index, tool in enumerate(tools):
+        if (schema := simplify_schema(tool.schema, profile)) is not tool.schema:
+            changed[index] = msgspec.structs.replace(tool, schema=schema)
+    return tuple(changed.get(index, tool) for index, tool in enumerate(tools)) if changed else tools
 
 
 def _any_object_if_bad(schema: Any, profile: Profile) -> JsonSchema:

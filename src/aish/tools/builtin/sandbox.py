@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from aish.errors import AishError, ToolError
-from aish.process.child import ProcessSpec, run
 
 SandboxMode = Literal["auto", "bwrap", "off"]
 
@@ -140,6 +139,8 @@ class Bubblewrap:
         return self._works
 
     async def _try(self) -> bool:
+        from aish.process.child import ProcessSpec, run  # most turns run no command
+
         spec = ProcessSpec((*self._bwrap_arguments(self._workspace), "true"), name="bwrap")
         try:
             done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)

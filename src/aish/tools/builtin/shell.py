@@ -9,15 +9,16 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aish.errors import ProcessError, ToolError
 from aish.ports import CallContext
-from aish.process.child import ChildProcess, ProcessSpec
-from aish.tools.builtin.sandbox import Sandbox
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+
+if TYPE_CHECKING:
+    from aish.tools.builtin.sandbox import Sandbox
 
 # Wraps a command for the sandbox: takes its argv and directory, returns the argv that runs it there.
 Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]
@@ -71,6 +72,7 @@ _SPEC = ToolSpec(
     timeout_s=MAX_TIMEOUT_S + 30,
 )
 
+_SPECS = (_SPEC,)
 
 _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
 
@@ -111,7 +113,7 @@ class ShellTools:
         self._chosen = chosen
 
     def specs(self) -> Sequence[ToolSpec]:
-        return (_SPEC,)
+        return _SPECS
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         if name != _SPEC.name:
@@ -146,6 +148,8 @@ class ShellTools:
         return _format_live_result(result, timeout_s, before)
 
     async def _run(self, command: str, timeout_s: float) -> ToolOutput:
+        from aish.process.child import ChildProcess, ProcessSpec  # most turns run no command
+
         # stderr joins stdout inside the shell, so that the two keep their order.
         argv = (self._shell, "-c", f"exec 2>&1\n{command}")
         cwd = self._cwd()
