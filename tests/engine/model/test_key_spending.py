@@ -96,6 +96,19 @@ async def test_a_call_that_was_not_made_gives_its_tokens_back():
     reserved, _ = await keys.reserve(payer, 20, 80, FREE, UNTIL_MS)
     keys.release(reserved)
     assert (await keys.today("key_a")).tokens == 0
+    assert (await keys.reserve(payer, 20, 80, FREE, UNTIL_MS))[1] == 80
+
+
+async def test_what_is_only_reserved_does_not_count_as_spent_and_saving_ends_it_for_other_processes():
+    store, payer = MemoryStore(), KeyBudget("key_a", tokens_per_day=100)
+    keys, others = spending(store), spending(store)
+    reserved, _ = await keys.reserve(payer, 20, 80, FREE, UNTIL_MS)
+    assert (await others.today("key_a")).tokens == 0
+    with pytest.raises(BudgetExceeded, match="100 of 100 tokens"):
+        await others.reserve(payer, 20, 80, FREE, UNTIL_MS)
+    keys.book("key_a", Usage(20, 10), reserved)
+    await keys.save("key_a")
+    assert (await others.reserve(payer, 20, 80, FREE, UNTIL_MS))[1] == 50
 
 
 async def test_what_a_dead_process_has_reserved_counts_until_its_deadline():

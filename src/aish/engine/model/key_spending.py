@@ -34,11 +34,8 @@ class KeySpent(msgspec.Struct):
     reserved_dollars: float = 0.0
     reserved_until_ms: int = 0
 
-    def all_of(self, now_ms: int) -> KeySpent:
-        """What is spent or reserved."""
-        if self.reserved_until_ms <= now_ms:
-            return KeySpent(self.tokens, self.dollars)
-        return KeySpent(self.tokens + self.reserved_tokens, self.dollars + self.reserved_dollars)
+    def without_expired(self, now_ms: int) -> KeySpent:
+        return self if self.reserved_until_ms > now_ms else KeySpent(self.tokens, self.dollars)
 
 
 class KeyReservation(msgspec.Struct, frozen=True):
@@ -68,12 +65,13 @@ class KeySpending:
         self._accounts: dict[tuple[str, int], _Account] = {}
 
     async def today(self, key: str) -> KeySpent:
-        """What the key has spent or reserved. The shares of other processes may be a few seconds old."""
+        """What the key has spent, without what is reserved. The shares of other processes may be a few seconds old."""
         day = self._today()
         account = self._account(key, day)
         if account.until_ms <= self._now_ms():
             await self._read_others(key, day, account)
-        return self._sum(account)
+        own, others = account.own, account.others
+        return KeySpent(own.tokens + others.tokens, own.dollars + others.dollars)
 
     async def reserve(
         self, payer: KeyBudget, prompt_tokens: int, answer_tokens: int, price: Price, expires_ms: int
@@ -93,7 +91,7 @@ class KeySpending:
                 _change(account, wanted, -1)
                 raise
             _change(account, wanted, -1)
-            spent = self._sum(account)
+            spent = self._spent_or_reserved(account)
             affordable = _affordable(payer, spent, prompt_tokens, answer_tokens, price)
             if affordable < min(_LEAST_ANSWER, answer_tokens):
                 raise _exceeded(payer, spent, wanted)
@@ -114,10 +112,11 @@ class KeySpending:
         own.dollars += usage.cost or 0.0
 
     async def save(self, key: str) -> None:
-        """Writes the share of this process. Does not wait until it is durable."""
+        """Writes the share of this process. Waits until other processes can read it if the key has a budget: its next
+        request may reach any of them, and must not find the reservation of this one."""
         day = self._today()
         if (account := self._accounts.get((key, day))) is not None:
-            await self._write(key, day, account, wait=False)
+            await self._write(key, day, account, wait=account.own.reserved_until_ms > 0)
 
     def _today(self) -> int:
         return self._now_ms() // _DAY_MS
@@ -130,9 +129,12 @@ class KeySpending:
             account = self._accounts[(key, day)] = _Account(KeySpent(), KeySpent(), asyncio.Lock())
         return account
 
-    def _sum(self, account: _Account) -> KeySpent:
-        own, others = account.own.all_of(self._now_ms()), account.others
-        return KeySpent(own.tokens + others.tokens, own.dollars + others.dollars)
+    def _spent_or_reserved(self, account: _Account) -> KeySpent:
+        shares = (account.own.without_expired(self._now_ms()), account.others)
+        return KeySpent(
+            sum(share.tokens + share.reserved_tokens for share in shares),
+            sum(share.dollars + share.reserved_dollars for share in shares),
+        )
 
     async def _write(self, key: str, day: int, account: _Account, *, wait: bool) -> None:
         owner = f"{key}:{day}"
@@ -142,8 +144,14 @@ class KeySpending:
     async def _read_others(self, key: str, day: int, account: _Account) -> None:
         found = await self._store.list_documents(_KIND, owner=f"{key}:{day}", limit=_MAX_SHARES)
         now_ms = self._now_ms()
-        shares = [_decode(each.body).all_of(now_ms) for each in found if not each.id.endswith(self._process_id)]
-        account.others = KeySpent(sum(share.tokens for share in shares), sum(share.dollars for share in shares))
+        decoded = [_decode(each.body) for each in found if not each.id.endswith(self._process_id)]
+        shares = [share.without_expired(now_ms) for share in decoded]
+        account.others = KeySpent(
+            sum(share.tokens for share in shares),
+            sum(share.dollars for share in shares),
+            sum(share.reserved_tokens for share in shares),
+            sum(share.reserved_dollars for share in shares),
+        )
         account.until_ms = now_ms + _OTHERS_CACHE_MS
 
 
