@@ -1,19 +1,33 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode, b64encode, urlsafe_b64encode
 
 import pytest
 
 from aish.errors import ProviderError, ProviderRejected
+from aish.providers.openai.request import Dialect, EncodedCache, encode_request
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor
 from aish.tool_calls.detect.proposals import proposals
+from aish.types.chunks import CallFragment
 from aish.types.decisions import Answer, Choice
 from aish.types.events import TextDelta, ToolResult
-from aish.types.messages import ToolMessage, UserMessage, text_of, user
-from aish.types.requests import Knobs, Sampling, StepRequest
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    text_of,
+    user,
+)
+from aish.types.requests import Knobs, Sampling, StepRequest, ToolChoice
 from aish.types.tools import Effect, ToolSpec
 from support.engines import Bench, Tools, call, policy_gate, said
 
@@ -234,3 +248,92 @@ async def test_in_a_plan_the_placeholder_stays():
     async with provider.stream(request) as batches:
         said_text = "".join([chunk.text async for batch in batches for chunk in batch if isinstance(chunk, TextDelta)])
     assert "<secret-" in said_text and SECRET not in said_text
+
+
+async def request_sent(request: StepRequest, *secrets: str) -> str:
+    inner = ScriptedProvider("cloud", {"m": lambda request: [TextDelta("ok")]})
+    provider = RedactingProvider(inner, Redactor(secrets or [SECRET]))
+    async with provider.stream(request) as batches:
+        _ = [batch async for batch in batches]
+    return str(encode_request(inner.requests[0], Dialect(), EncodedCache()))
+
+
+SPLIT = {
+    "two parts": (UserMessage((TextPart("my hunter"), TextPart("22-very"))),),
+    "three parts": (UserMessage((TextPart("my hun"), TextPart("ter22"), TextPart("-very, yes"))),),
+    "parts around an image": (UserMessage((TextPart("my hunter"), ImagePart(data="AAAA"), TextPart("22-very"))),),
+    "two messages": (user("my hunter"), user("22-very")),
+    "two messages with an answer between": (user("my hunter"), AssistantMessage("go on"), user("22-very")),
+    "two results": (ToolMessage("a", "t", (TextPart("hunter"),)), ToolMessage("b", "t", (TextPart("22-very"),))),
+}
+
+
+@pytest.mark.parametrize("messages", SPLIT.values(), ids=SPLIT)
+async def test_a_secret_that_is_split_over_texts_does_not_leave(messages):
+    sent = await request_sent(StepRequest("m", messages))
+    assert "<secret-" in sent and "22-very" not in sent and "hun" not in sent
+
+
+CALL = ToolCall("call_1", "t__x", "{}")
+TWICE = r'{"p": "{\"q\": \"\\u0068unter22-very\"}"}'
+ELSEWHERE = {
+    "the id of a call": (AssistantMessage(tool_calls=(ToolCall(SECRET, "t__x", "{}"),)),),
+    "the id of a result": (ToolMessage(SECRET, "t__x", (TextPart("x"),)),),
+    "the name of a call": (AssistantMessage(tool_calls=(ToolCall("c", f"t__{SECRET}", "{}"),)),),
+    "escaped arguments": (AssistantMessage(tool_calls=(ToolCall("c", "t", '{"p": "\\u0068unter22\\u002Dvery"}'),)),),
+    "arguments escaped twice": (AssistantMessage(tool_calls=(ToolCall("c", "t", TWICE),)),),
+    "the address of an image": (UserMessage((ImagePart(url=f"https://x.test/a.png?key={SECRET}"),)),),
+    "the data of an image": (UserMessage((ImagePart(data=b64encode(f"<svg>{SECRET}</svg>".encode()).decode()),)),),
+    "base64": (user(f"it is {b64encode(f'me:{SECRET}'.encode()).decode()}"),),
+    "base64 for URLs": (user(f"it is {urlsafe_b64encode(f'~~me:{SECRET}'.encode()).decode()}"),),
+    "reasoning": (AssistantMessage(reasoning=f"it is {SECRET}"),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", ELSEWHERE.values(), ids=ELSEWHERE)
+async def test_a_secret_does_not_leave_wherever_the_request_holds_it(messages):
+    sent = await request_sent(StepRequest("m", messages))
+    spelt_out = [sent, b64decode(re.sub(r".*base64,([^']*)'.*|.*", r"\1", sent)).decode()]
+    encoded = {b64encode(b"x" * pad + SECRET.encode()).decode()[2:-4] for pad in range(3)}
+    assert not any(part in text for text in spelt_out for part in (SECRET, "unter22", *encoded))
+    assert "secret" in sent
+
+
+async def test_percent_encoding_hides_no_secret():
+    sent = await request_sent(StepRequest("m", (user("https://me:p%40ss%2Fword-1@x.test"),)), "p@ss/word-1")
+    assert "word-1" not in sent
+
+
+async def test_a_line_of_a_secret_with_several_lines_does_not_leave():
+    key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
+    sent = await request_sent(StepRequest("m", (user("look: 9w0BAQEFAASCBKcwggSj"),)), key)
+    assert "9w0BAQEFAASCBKcwggSj" not in sent
+
+
+async def test_a_tool_with_a_secret_in_its_name_is_called_by_its_own_name():
+    spec = ToolSpec(f"x__{SECRET}", "d", {"type": "object"}, Effect.READ, "x")
+    inner = ScriptedProvider("cloud", {"m": lambda request: [call(request.tools[0].name, "{}")]})
+    request = StepRequest("m", (user("go"),), tools=(spec,), tool_choice=ToolChoice("required", spec.name))
+    async with RedactingProvider(inner, Redactor([SECRET])).stream(request) as batches:
+        calls = [chunk for batch in batches_of([b async for b in batches]) for chunk in batch]
+    assert SECRET not in str(inner.requests) and re.fullmatch(r"x__secret-\w{12}", inner.requests[0].tools[0].name)
+    assert inner.requests[0].tool_choice.named == inner.requests[0].tools[0].name
+    assert calls[0].name == spec.name
+
+
+def batches_of(batches):
+    return [[chunk for chunk in batch if isinstance(chunk, CallFragment)] for batch in batches]
+
+
+async def test_messages_without_a_secret_are_passed_on_as_they_are():
+    inner = ScriptedProvider("cloud", {"m": echoing})
+    messages = (
+        SystemMessage("s"),
+        UserMessage((TextPart("my h"), ImagePart(data="AAAA"))),
+        AssistantMessage("a", (CALL,), "r"),
+        ToolMessage("call_1", "t__x", (TextPart("\\u0041 \\\\ \\/"),)),
+    )
+    async with RedactingProvider(inner, Redactor([SECRET])).stream(StepRequest("m", messages)) as batches:
+        _ = [batch async for batch in batches]
+    assert all(sent is given for sent, given in zip(inner.requests[0].messages[:3:2], messages[:3:2], strict=True))
+    assert inner.requests[0].messages == messages

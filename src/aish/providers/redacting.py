@@ -10,7 +10,7 @@ provider.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -21,13 +21,24 @@ from aish.ports import Provider, TextRelay
 from aish.providers.http_faults import SEND_TEXT
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_recipients import Recipients
-from aish.safety.redaction.redactor import Redactor, Restorer, Vault
+from aish.safety.redaction.redactor import Redactor
+from aish.safety.redaction.vault import Restorer, Vault
 from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.events import ReasoningDelta, TextDelta
-from aish.types.messages import AssistantMessage, Message, Part, SystemMessage, TextPart, ToolMessage, UserMessage
+from aish.types.messages import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from aish.types.models import ModelProfile
-from aish.types.requests import Embedded, Inputs, Knobs, Sampling, StepRequest, texts_of
+from aish.types.requests import Embedded, Inputs, Knobs, Sampling, StepRequest, ToolChoice, texts_of
 from aish.types.tools import ToolSpec
 
 NO_RECIPIENTS = Recipients()
@@ -70,7 +81,7 @@ class RedactingProvider:
         """Secrets cannot be found in token ids, so ids are refused."""
         if (texts := texts_of(inputs)) is None:
             raise ProviderError(f"{self.name} is set to `redact`, and secrets are not found in ids", hint=SEND_TEXT)
-        return await self._inner.embed(model, [self._redactor.text(text) for text in texts])
+        return await self._inner.embed(model, [self._redactor.text_everywhere(text) for text in texts])
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -104,10 +115,10 @@ class _ReplyRestorer:
         if isinstance(chunk, CallFragment):
             if chunk.index not in self._calls:
                 # A misspelt name may be repaired to another tool, so it counts as none.
-                name = chunk.name if chunk.name in self._tools else ""
+                name = name if (name := self._vault.restore_name(chunk.name)) in self._tools else ""
                 self._calls[chunk.index] = _ArgumentsRestorer(self._vault, self._recipients, name)
             arguments = self._calls[chunk.index].feed(chunk.arguments)
-            return [msgspec.structs.replace(chunk, arguments=arguments)]
+            return [msgspec.structs.replace(chunk, name=self._vault.restore_name(chunk.name), arguments=arguments)]
         if isinstance(chunk, StepFinished):
             return [*self._flush(), chunk]
         return [chunk]
@@ -176,20 +187,29 @@ class _ProseRestorer:
 def _redact_request(request: StepRequest, vault: Vault) -> StepRequest:
     return msgspec.structs.replace(
         request,
-        messages=tuple(_redact_message(message, vault) for message in request.messages),
+        messages=_redact_messages(request.messages, vault),
         tools=tuple(_redact_tool(tool, vault) for tool in request.tools),
+        tool_choice=_redact_choice(request.tool_choice, vault),
         sampling=_redact_sampling(request.sampling, vault),
+    )
+
+
+def _redact_choice(choice: ToolChoice, vault: Vault) -> ToolChoice:
+    if not choice.named and not choice.among:
+        return choice
+    return msgspec.structs.replace(
+        choice, named=vault.scrub_name(choice.named), among=tuple(map(vault.scrub_name, choice.among))
     )
 
 
 def _redact_tool(tool: ToolSpec, vault: Vault) -> ToolSpec:
     """Returns the same object where there is nothing to replace, which is nearly always: caches know tools by
     identity."""
-    text = msgspec.json.encode((tool.description, tool.schema)).decode()
+    text = msgspec.json.encode((tool.name, tool.description, tool.schema)).decode()
     if vault.scrub(text) is text:
         return tool
     description, schema = vault.scrub(tool.description), _redact_json(tool.schema, vault)
-    return msgspec.structs.replace(tool, description=description, schema=schema)
+    return msgspec.structs.replace(tool, name=vault.scrub_name(tool.name), description=description, schema=schema)
 
 
 def _redact_sampling(sampling: Sampling, vault: Vault) -> Sampling:
@@ -197,7 +217,8 @@ def _redact_sampling(sampling: Sampling, vault: Vault) -> Sampling:
     stop = tuple(vault.scrub(text) for text in sampling.stop)
     knobs = None if sampling.knobs is None else _redact_knobs(sampling.knobs, vault)
     schema = _redact_field(sampling.json_schema, vault, "json_schema")
-    return msgspec.structs.replace(sampling, stop=stop, knobs=knobs, json_schema=schema)
+    effort = vault.scrub(sampling.reasoning_effort)
+    return msgspec.structs.replace(sampling, stop=stop, knobs=knobs, json_schema=schema, reasoning_effort=effort)
 
 
 def _redact_knobs(knobs: Knobs, vault: Vault) -> Knobs:
@@ -221,18 +242,50 @@ def _redact_json(value: Any, vault: Vault) -> Any:
     return value
 
 
-def _redact_message(message: Message, vault: Vault) -> Message:
+def _redact_messages(messages: Sequence[Message], vault: Vault) -> tuple[Message, ...]:
+    """Texts of one role are also read as one text, in which a secret may be split over parts and messages."""
+    texts: dict[type[Message], list[str]] = {}
+    for message in messages:
+        texts.setdefault(type(message), []).extend(_texts(message))
+    scrubbed = {role: iter(vault.scrub_joined(of_role)) for role, of_role in texts.items()}
+    return tuple([_redact_message(message, scrubbed[type(message)], vault) for message in messages])
+
+
+def _texts(message: Message) -> list[str]:
+    if isinstance(message, SystemMessage | AssistantMessage):
+        return [message.text]
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+def _redact_message(message: Message, texts: Iterator[str], vault: Vault) -> Message:
+    """`texts` are the scrubbed ones. Returns the same object where nothing was replaced: caches know messages by
+    identity."""
     match message:
         case SystemMessage(text):
-            return SystemMessage(vault.scrub(text))
+            return message if (scrubbed := next(texts)) is text else SystemMessage(scrubbed)
         case UserMessage(parts):
-            return UserMessage(_redact_parts(parts, vault))
+            return message if (new := _redact_parts(parts, texts, vault)) == parts else UserMessage(new)
         case AssistantMessage(text, calls, reasoning):
-            scrubbed = (msgspec.structs.replace(call, arguments=vault.scrub(call.arguments)) for call in calls)
-            return AssistantMessage(vault.scrub(text), tuple(scrubbed), vault.scrub(reasoning))
+            redacted = AssistantMessage(
+                next(texts), tuple([_redact_call(call, vault) for call in calls]), vault.scrub(reasoning)
+            )
+            return message if redacted == message else redacted
         case ToolMessage(call, name, parts):
-            return ToolMessage(call, name, _redact_parts(parts, vault))
+            new = _redact_parts(parts, texts, vault)
+            result = ToolMessage(vault.scrub_name(call), vault.scrub_name(name), new)
+            return message if result == message else result
 
 
-def _redact_parts(parts: Sequence[Part], vault: Vault) -> tuple[Part, ...]:
-    return tuple(TextPart(vault.scrub(part.text)) if isinstance(part, TextPart) else part for part in parts)
+def _redact_call(call: ToolCall, vault: Vault) -> ToolCall:
+    return ToolCall(vault.scrub_name(call.id), vault.scrub_name(call.name), vault.scrub(call.arguments))
+
+
+def _redact_parts(parts: Sequence[Part], texts: Iterator[str], vault: Vault) -> tuple[Part, ...]:
+    return tuple([TextPart(next(texts)) if isinstance(p, TextPart) else _redact_image(p, vault) for p in parts])
+
+
+def _redact_image(image: ImagePart, vault: Vault) -> Part:
+    """A file in which something was replaced is no image any more, and an address leads elsewhere."""
+    if vault.scrub(image.url) is image.url and vault.scrub(image.data) is image.data:
+        return image
+    return TextPart(f"{image.mark} (not sent: a secret was found in it)")

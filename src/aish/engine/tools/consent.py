@@ -16,7 +16,7 @@ from aish.engine.turn.events import EventChannel
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
-from aish.safety.redaction.redactor import has_placeholder
+from aish.safety.redaction.vault import has_placeholder
 from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionAsked
 from aish.types.globs import Globs

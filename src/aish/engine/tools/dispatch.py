@@ -21,7 +21,7 @@ from aish.engine.turn.events import EventChannel, EventFactory
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
-from aish.safety.redaction.redactor import has_placeholder
+from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict

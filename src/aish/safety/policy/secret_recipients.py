@@ -36,7 +36,7 @@ class Recipients(msgspec.Struct, frozen=True):
         """Only for a plain line: without redirections to files, substitutions or assignments."""
         from aish.safety.commands import ShellContext
         from aish.safety.policy.command_line import read_line
-        from aish.safety.redaction.redactor import PLACEHOLDER
+        from aish.safety.redaction.vault import PLACEHOLDER
 
         text = PLACEHOLDER.sub(lambda match: match[0].translate(_PLACEHOLDER_ENDS), command)
         line = read_line(text, ShellContext(cwd="/", home="/"))

@@ -1,15 +1,13 @@
 """Removes secrets from text: permanently before it is stored, logged or shown, and temporarily on the way to a model.
 
 Secrets are configured values, values of environment variables named like secrets, and common key formats. `Redactor`
-replaces them by a mark. A `Vault` replaces them by placeholders that a model can repeat, and restores the secrets in
-its output, even if a placeholder arrives in several pieces.
+replaces them by a mark. A `Vault` (see `vault`) replaces them by placeholders, and restores the secrets.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
+import string
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +18,8 @@ from aish.safety.redaction.secret_formats import find_beginning, groups
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would redact ordinary text.
 MIN_SECRET_CHARS = 6
+# A line of a value that has several, such as a private key, is a secret of its own. A shorter one says little.
+_MIN_LINE_CHARS = 16
 
 # For the first character of a secret and for each further one; they cannot occur in stored text.
 _FIRST, _REST = "\ud800", "\ud801"
@@ -30,24 +30,14 @@ TAGS = frozenset(
     {"type", "role", "status", "object", "kind", "state", "reason", "end", "effect", "verdict", "category"}
 )
 _EXTERNAL_FIELDS = frozenset({"arguments", "metadata"})  # their contents come from others
+_SPACE = re.compile(r"\s")
+_ESCAPES = re.compile(r"(?:\\+(?:u[0-9A-Fa-f]{4}|/))+")
+_BACKSLASHES = re.compile(r"\\+")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_URL_SAFE = str.maketrans("+/", "-_")
+_UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")  # what percent-encoding leaves as it is
+_MASKED = re.compile(f"{_FIRST}{_REST}*")
 _CONTROL = re.compile(r"[\x00-\x1f]")  # not allowed in JSON strings
-PLACEHOLDER = re.compile(r"<secret-[0-9a-f]{12}>")
-_PLACEHOLDER_CHARS = len("<secret-") + 12 + len(">")
-_PLACEHOLDER_START = "<secret-"
-
-
-def has_placeholder(arguments: Any) -> bool:
-    """Whether a placeholder occurs anywhere in the arguments of a call, at any depth."""
-    waiting = [arguments]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str) and _PLACEHOLDER_START in value and PLACEHOLDER.search(value):
-            return True
-        if isinstance(value, dict):
-            waiting += [*value, *value.values()]
-        elif isinstance(value, list | tuple):
-            waiting += value
-    return False
 
 
 class Redactor:
@@ -55,6 +45,7 @@ class Redactor:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         long_enough = {value for value in values if len(value) >= MIN_SECRET_CHARS}
+        long_enough.update([line for value in long_enough for line in _secret_lines(value)])
         # Longest first, so that a secret that contains another one is replaced as a whole.
         self._values = sorted(long_enough, key=lambda value: (-len(value), value))
         # In JSON a value is escaped, and in the JSON text of a call's arguments twice. There a model may have used
@@ -63,6 +54,7 @@ class Redactor:
         self._escaped_forms = list(dict.fromkeys(form for value in once for form in (_escape(value), value)))
         # Text may contain JSON. Most values look the same there and are searched once.
         self._text_forms = sorted({*self._values, *once}, key=lambda form: (-len(form), form))
+        self._encoded_forms: list[str] | None = None  # made at first use, only with `redact`
 
     def text(self, text: str) -> str:
         """Redacts text that may be or contain JSON, where values are escaped."""
@@ -130,6 +122,27 @@ class Redactor:
         object if there is none."""
         return self._replace(text, self._text_forms, stand_in)
 
+    def replace_everywhere(self, text: str, stand_in: Callable[[str], str]) -> str:
+        """Like `replace`, and also finds values in base64, percent-encoded, or written with JSON's escapes."""
+        if self._encoded_forms is None:
+            self._encoded_forms = list(dict.fromkeys(form for value in self._values for form in _encode(value)))
+        text = self.replace(text, stand_in)
+        for form in self._encoded_forms:
+            if form in text:
+                text = text.replace(form, stand_in(form))
+        if "\\" not in text or (plain := _ESCAPES.sub(_unescape, text)) == text:
+            return text
+        replaced = self.replace(plain, stand_in)
+        return text if replaced is plain else replaced
+
+    def text_everywhere(self, text: str) -> str:
+        return self.replace_everywhere(text, _mark)
+
+    def find_in_pieces(self, pieces: Sequence[str]) -> list[tuple[int, int]]:
+        """Returns where the secrets of the joined pieces begin and end."""
+        masked = self._replace("".join(pieces), self._text_forms, _mask)
+        return [match.span() for match in _MASKED.finditer(masked)]
+
     def within_json(self, found: str) -> str:
         """Returns the found text as it is written in a JSON string; unchanged if it was found in one."""
         is_plain = found in self._values or _CONTROL.search(found)
@@ -158,6 +171,35 @@ def _find_prefix(text: str, form: str) -> int:
     return position if position >= 0 else len(text)
 
 
+def _secret_lines(value: str) -> list[str]:
+    """The lines of a value that has several; not those that a file of this kind always has, nor sentences."""
+    lines = [line.strip() for line in value.splitlines()]
+    return [line for line in lines if len(line) >= _MIN_LINE_CHARS and line[:5] != "-----" and not _SPACE.search(line)]
+
+
+def _encode(value: str) -> list[str]:
+    """Returns the value as base64 and percent-encoded. In base64 it depends on what stands before it: of the three
+    ways, only the characters that hold nothing else."""
+    from base64 import b64encode  # only needed with `redact`
+
+    data = value.encode("utf-8", "surrogatepass")
+    encoded = []
+    for before in range(3):
+        first, end = (before * 8 + 5) // 6, (before + len(data)) * 8 // 6
+        core = b64encode(b"\0" * before + data).decode()[first:end]
+        encoded += [core, core.translate(_URL_SAFE)]
+    percent = "".join([chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in data])
+    return encoded if percent == value else [*encoded, percent]
+
+
+def _unescape(match: re.Match[str]) -> str:
+    """Returns the characters of JSON's escapes; a quote, a backslash or a control character as the usual escape."""
+    import json
+
+    text: str = json.loads('"' + _BACKSLASHES.sub(r"\\", match[0]) + '"')
+    return match[0] if _LONE_SURROGATE.search(text) else _escape(text)
+
+
 def _mark(secret: str) -> str:
     return MARK
 
@@ -170,72 +212,3 @@ def _escape(value: str, *, ascii_only: bool = False) -> str:
     import json  # only needed with secrets
 
     return json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-
-
-class Vault:
-    """Placeholders of one session, derived from its id and the secret, so that they need not be stored.
-
-    A secret has the same placeholder in every turn, and another one in every other session.
-    """
-
-    def __init__(self, redactor: Redactor, session: str) -> None:
-        self._redactor = redactor
-        self._session = session.encode()
-        self._secrets: dict[str, str] = {}
-
-    def scrub(self, text: str) -> str:
-        return self._redactor.replace(text, self._placeholder)
-
-    def restore(self, text: str) -> str:
-        """Unknown placeholders stay as they are."""
-        return self._restore_with(text, str)
-
-    def restore_json(self, text: str) -> str:
-        """Restores inside JSON, where values must be escaped."""
-        return self._restore_with(text, self._redactor.within_json)
-
-    def _restore_with(self, text: str, form: Callable[[str], str]) -> str:
-        if _PLACEHOLDER_START not in text:
-            return text
-        known = self._secrets
-        return PLACEHOLDER.sub(lambda match: form(known[match[0]]) if match[0] in known else match[0], text)
-
-    def _placeholder(self, secret: str) -> str:
-        digest = hmac.digest(self._session, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
-        placeholder = f"<secret-{digest[:12]}>"
-        # a secret that contains another one has that one's placeholder already
-        self._secrets[placeholder] = self.restore(secret)
-        return placeholder
-
-
-class Restorer:
-    """Restores secrets in a stream. Text is kept back only as long as it may be the start of a placeholder.
-
-    `restore` is the vault's method for text, or the one for JSON.
-    """
-
-    def __init__(self, restore: Callable[[str], str]) -> None:
-        self._restore = restore
-        self._pending = ""
-
-    def feed(self, text: str) -> str:
-        text = self._pending + text
-        keep = _pending_chars(text)
-        self._pending = text[len(text) - keep :] if keep else ""
-        return self._restore(text[: len(text) - keep] if keep else text)
-
-    def finish(self) -> str:
-        pending, self._pending = self._pending, ""
-        return pending
-
-
-def _pending_chars(text: str) -> int:
-    """Returns how many characters at the end may begin a placeholder: at most all but its last one."""
-    start = text.rfind("<", max(0, len(text) - _PLACEHOLDER_CHARS + 1))
-    if start < 0:
-        return 0
-    tail = text[start:]
-    could_be = _PLACEHOLDER_START.startswith(tail[: len(_PLACEHOLDER_START)]) and all(
-        char in "0123456789abcdef" for char in tail[len(_PLACEHOLDER_START) :]
-    )
-    return len(tail) if could_be else 0
