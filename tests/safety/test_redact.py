@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.safety.redaction.redactor import MARK, MIN_SECRET_CHARS, Redactor
-from aish.safety.redaction.secret_formats import groups, looks_secret
+from aish.safety.redaction.secret_formats import GROUPS, looks_secret
 from aish.safety.redaction.vault import Restorer, Vault
 
 # Assembled here so that no scanner takes this file for a leak.
@@ -153,7 +153,7 @@ def test_plain_text_is_never_held_back():
 
 
 @pytest.mark.parametrize(
-    "format", [format for _, formats in groups() for format in formats], ids=lambda format: format.marker
+    "format", [format for _, formats in GROUPS for format in formats], ids=lambda format: format.marker
 )
 def test_no_format_runs_away_on_hostile_text(format):
     """Bounded repetition only: a long run of almost-matches is linear work."""

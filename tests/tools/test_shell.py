@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -37,7 +36,7 @@ class Context:
 
 def tools(cwd: Path, sandbox=None) -> ShellTools:
     env = {"PATH": os.environ["PATH"], "GREETING": "hello"}
-    return ShellTools(cwd=lambda: cwd, shell=shutil.which("bash") or "sh", sandbox=sandbox or NoSandbox(), env=env)
+    return ShellTools(cwd=lambda: cwd, sandbox=sandbox or NoSandbox(), env=env)
 
 
 async def run(cwd: Path, command: str, **arguments):

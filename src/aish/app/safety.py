@@ -7,7 +7,6 @@ if there is one. They do not get variables that hold secrets, unless the configu
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
@@ -113,11 +112,11 @@ class CommandRunner:
     def tools(self) -> ShellTools:
         from aish.tools.builtin.shell import ShellTools
 
+        secrets = self._secrets()
         return ShellTools(
             cwd=lambda: Path(self.where()),
-            shell=shutil.which("bash") or shutil.which("sh") or "sh",
             sandbox=self.sandbox,
-            env={name: value for name, value in self._environment.env.items() if name not in self._secrets()},
+            env={name: value for name, value in self._environment.env.items() if name not in secrets},
             live=lambda: self._live,
             chosen=lambda: "" if self._safety.sandbox == "bwrap" else self._chosen,
         )

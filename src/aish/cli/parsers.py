@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from importlib import import_module
 
@@ -48,12 +49,23 @@ def _parser_of(target: str) -> Callable[[str], argparse.ArgumentParser]:
     return make
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Finds the width without `shutil`, which argparse's own imports, and with it every archive format."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
+        except (OSError, ValueError):
+            width = 80
+        super().__init__(prog, width=width - 2)
+
+
 def _ask_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
         description="A shell and a model at one prompt. Without a question, on a terminal: a prompt.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     parser.add_argument("question", nargs="*", help="what to ask; `-` or a pipe adds what stdin holds")
     parser.add_argument("--version", "-V", action="version", version=f"aish {__version__}")

@@ -8,7 +8,7 @@ at the same time, at least one sees the other. Nothing is spent that was not fre
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 
 import msgspec
 
@@ -61,7 +61,7 @@ class KeySpending:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._now_ms = clock.now_ms
-        self._process_id = secrets.token_hex(8)
+        self._process_id = os.urandom(8).hex()
         self._accounts: dict[tuple[str, int], _Account] = {}
 
     async def today(self, key: str) -> KeySpent:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aish.safety.redaction.secret_formats import find_beginning, groups
+from aish.safety.redaction.secret_formats import GROUPS, find_beginning
 
 MARK = "[redacted]"
 # Shorter values ("1234", "true") would redact ordinary text.
@@ -152,11 +152,11 @@ class Redactor:
         for value in values:
             if value in text:
                 text = text.replace(value, stand_in(value))
-        for rare, formats in groups():
+        for rare, formats in GROUPS:
             if rare in text:
-                for marker, pattern in formats:
-                    if marker in text:
-                        text = pattern.sub(lambda match: stand_in(match[0]), text)
+                for format in formats:
+                    if format.marker in text:
+                        text = format.sub(lambda match: stand_in(match[0]), text)
         return text
 
     def __repr__(self) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
 
 class Format(NamedTuple):
     marker: str
-    pattern: re.Pattern[str]
+    regex: str
+
+    def sub(self, replace: Callable[[re.Match[str]], str], text: str) -> str:
+        return _compile(self.regex).sub(replace, text)
 
 
 Groups = tuple[tuple[str, tuple[Format, ...]], ...]
@@ -59,13 +63,16 @@ def _rare_in(marker: str) -> str:
 
 
 @cache
-def groups() -> Groups:
-    """Returns the formats by the character to search first. Compiled at first use, so that no prompt waits for it."""
-    formats = [Format(marker, re.compile(regex.replace(r"\b", _BEGIN, 1))) for marker, regex in _FORMATS]
-    return tuple(
-        (rare, tuple(format for format in formats if _rare_in(format.marker) == rare))
-        for rare in dict.fromkeys(_rare_in(format.marker) for format in formats)
-    )
+def _compile(regex: str) -> re.Pattern[str]:
+    """Compiles a format when its marker is found for the first time. To compile them all takes longer than a prompt."""
+    return re.compile(regex.replace(r"\b", _BEGIN, 1))
+
+
+# The formats by the character to search first.
+GROUPS: Groups = tuple(
+    (rare, tuple(Format(marker, regex) for marker, regex in _FORMATS if _rare_in(marker) == rare))
+    for rare in dict.fromkeys(_rare_in(marker) for marker, _ in _FORMATS)
+)
 
 
 # What may follow each beginning before its end: more than any of the formats allows.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -83,8 +82,8 @@ class Bubblewrap:
         self._workspace = workspace
         self._required = required
         self._network = network
-        secrets = [home / name for name in _SECRETS] if home is not None else []
-        self._hides = (*hides, *secrets, *map(Path, _SOCKETS))
+        self._hides = hides
+        self._home = home
         self._works: bool | None = None
 
     @property
@@ -127,7 +126,9 @@ class Bubblewrap:
         """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
         others."""
         workspace = self._workspace.resolve()
-        existing = [path for path in dict.fromkeys(map(_resolve_strictly, self._hides)) if path is not None]
+        secrets = [self._home / name for name in _SECRETS] if self._home is not None else []
+        hides = (*self._hides, *secrets, *map(Path, _SOCKETS))
+        existing = [path for path in dict.fromkeys(map(_resolve_strictly, hides)) if path is not None]
         enclosing = [path for path in existing if workspace.is_relative_to(path)]
         others = {path for path in existing if path not in enclosing}
         return enclosing, sorted(path for path in others if others.isdisjoint(path.parents))
@@ -135,7 +136,7 @@ class Bubblewrap:
     async def _is_available(self) -> bool:
         """Tried once: kernels and containers may forbid what is installed."""
         if self._works is None:
-            self._works = shutil.which("bwrap") is not None and await self._try()
+            self._works = await self._try()
         return self._works
 
     async def _try(self) -> bool:

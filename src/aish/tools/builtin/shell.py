@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -87,6 +88,13 @@ class CommandShell(Protocol):
     async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
 
+@cache
+def _find_shell() -> str:
+    import shutil  # most turns run no command
+
+    return shutil.which("bash") or shutil.which("sh") or "sh"
+
+
 class ShellTools:
     """`env` is the whole environment of commands, because a model reads their output.
 
@@ -99,7 +107,6 @@ class ShellTools:
         self,
         *,
         cwd: Callable[[], Path],
-        shell: str,
         sandbox: Sandbox,
         env: Mapping[str, str],
         live: Callable[[], CommandShell | None] = lambda: None,
@@ -107,7 +114,6 @@ class ShellTools:
     ) -> None:
         self._env = {**env, **QUIET_ENVIRONMENT}
         self._cwd = cwd
-        self._shell = shell
         self._sandbox = sandbox
         self._live = live
         self._chosen = chosen
@@ -151,7 +157,7 @@ class ShellTools:
         from aish.process.child import ChildProcess, ProcessSpec  # most turns run no command
 
         # stderr joins stdout inside the shell, so that the two keep their order.
-        argv = (self._shell, "-c", f"exec 2>&1\n{command}")
+        argv = (_find_shell(), "-c", f"exec 2>&1\n{command}")
         cwd = self._cwd()
         spec = ProcessSpec(
             await self._sandbox.wrap(argv, cwd),
