@@ -193,5 +193,5 @@ async def test_one_that_ends_without_a_word_has_failed() -> None:
         ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
             return aclosing(self._nothing())
 
-    with pytest.raises(ProviderProtocolError, match="mark_healthy with nothing"):
+    with pytest.raises(ProviderProtocolError, match="answered with nothing"):
         await say(PoolProvider("pool", [Empty("a", {}), Empty("b", {})]))

@@ -224,7 +224,7 @@ class PoolProvider:
                     async with self._silence_watch(member, order[index + 1 :]):
                         first = await anext(batches, None)
                     if first is None:
-                        raise ProviderProtocolError(f"{self._name} mark_healthy with nothing")
+                        raise ProviderProtocolError(f"{self._name} answered with nothing")
                     begun = True
                     member.mark_healthy()
                     yield first

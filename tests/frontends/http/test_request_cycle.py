@@ -400,7 +400,7 @@ async def test_what_comes_around_a_body_is_not_kept_without_end(begun):
 
 
 async def test_a_client_that_was_refused_before_it_was_told_to_go_on_starts_afresh():
-    """It may send its body or client_left it out: the next request could be taken for it."""
+    """It may send its body or leave it out: the next request could be taken for it."""
     asked = POST[:-4].replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n")
     raw = await exchanged(app_that_sends(head(403, length(2)), piece(b"no")), asked)
     assert raw.endswith(b"connection: close\r\n\r\nno")

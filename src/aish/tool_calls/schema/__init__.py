@@ -1,1 +1,1 @@
-"""Schemas of tools: simplify_schema for a backend, and used to validate arguments."""
+"""Schemas of tools: simplified for a backend, and used to validate arguments."""

@@ -124,7 +124,7 @@ def response_consent(service: Service, caller: Caller, late: frozenset[str], agr
     async def ask(question: Question) -> Answer:
         if question.tool in late:
             return Answer(Choice.LATER if question.kind is QuestionKind.EFFECT else Choice.NO)
-        return await others(question) if others is not None else Answer(Choice.NO, "without_consent was there to ask")
+        return await others(question) if others is not None else Answer(Choice.NO, "there was no user to ask")
 
     return ask
 
