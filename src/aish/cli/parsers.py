@@ -87,12 +87,16 @@ def _ask_parser(prog: str) -> argparse.ArgumentParser:
 def _models_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="List, pull and remove models.")
     parser.set_defaults(endpoint=[], json=False)
-    actions = parser.add_subparsers(dest="action", metavar="list|pull|rm")
+    actions = parser.add_subparsers(dest="action", metavar="list|pull|trust|rm")
     listing = actions.add_parser("list", help="what every provider offers (the default)")
     listing.add_argument("--json", action="store_true", help="as JSON, one model a line")
     _add_endpoint(listing)
     pull = actions.add_parser("pull", help="fetch a model of the catalogue, or a .gguf by its URL")
     pull.add_argument("name", nargs="?", default="smollm2")
+    pull.add_argument("--sha256", default="", metavar="HEX", help="what the file at a URL must have")
+    pull.add_argument("--trust", action="store_true", help="take a URL without a known hash, and record the one it has")
+    trust = actions.add_parser("trust", help="record the hash of a file that you have put into the folder of models")
+    trust.add_argument("name")
     actions.add_parser("rm", help="remove a fetched model").add_argument("name")
     return parser
 

@@ -67,6 +67,12 @@ class ModelStore(Protocol):
     def remove(self, name: str) -> None:
         """Raises ModelNotFound."""
 
+    async def verify(self, path: Path, *, anew: bool = False) -> None:
+        """Raises ProviderRejected if the file is not the one that was pulled."""
+
+    async def trust(self, name: str) -> CachedModel:
+        """Records the hash of a file that was put there by hand. Raises ModelNotFound."""
+
 
 class McpSession(Protocol):
     """The requests to a ready MCP server besides tool calls."""
@@ -231,7 +237,9 @@ class Runtime(Protocol):
     def can_embed(self) -> bool:
         """Whether the embedded engine is installed."""
 
-    async def pull(self, name_or_url: str, report: Callable[[Progress], None]) -> CachedModel:
+    async def pull(
+        self, name_or_url: str, report: Callable[[Progress], None], *, sha256: str = "", trust: bool = False
+    ) -> CachedModel:
         """Downloads a model."""
 
     def engine(

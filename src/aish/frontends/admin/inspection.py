@@ -45,7 +45,8 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
     for notice in runtime.notices:
         yield "!", "config", notice
     yield await _check_store(runtime)
-    yield _check_embedded(runtime)
+    async for finding in _check_embedded(runtime):
+        yield finding
     async with runtime.engine() as engine:
         for name, provider in engine.router.providers.items():
             if name in runtime.config.providers:
@@ -74,13 +75,23 @@ async def _check_store(runtime: Runtime) -> Finding:
     return "✓", "store", ("PostgreSQL, as store.url says" if store.url else store.path) if store.enabled else "off"
 
 
-def _check_embedded(runtime: Runtime) -> Finding:
+async def _check_embedded(runtime: Runtime) -> AsyncIterator[Finding]:
+    """Reads every model in full, and compares it with its hash."""
     if not runtime.can_embed:
-        return "!", "embedded", "not installed; pip install 'aish-runtime[local]'"
-    models = [model.name for model in runtime.model_cache.list()]
+        yield "!", "embedded", "not installed; pip install 'aish-runtime[local]'"
+        return
+    models = runtime.model_cache.list()
     if not models:
-        return "!", "embedded", "no model yet; aish models pull smollm2"
-    return "✓", "embedded", f"models: {', '.join(models)}"
+        yield "!", "embedded", "no model yet; aish models pull smollm2"
+    intact = []
+    for model in models:
+        try:
+            await runtime.model_cache.verify(model.path, anew=True)
+            intact.append(model.name)
+        except AishError as exc:
+            yield "✗", "embedded", _with_hint(exc)
+    if intact:
+        yield "✓", "embedded", f"models: {', '.join(intact)}"
 
 
 async def _check_provider(provider: Provider) -> Finding:
@@ -114,7 +125,9 @@ def _with_hint(error: AishError) -> str:
 def run_models(arguments: argparse.Namespace, runtime: Runtime) -> int:
     match arguments.action:
         case "pull":
-            return run_until_done(_pull(arguments.name, runtime))
+            return run_until_done(_pull(arguments.name, runtime, arguments.sha256, trust=arguments.trust))
+        case "trust":
+            return run_until_done(_trust(arguments.name, runtime))
         case "rm":
             return _remove(arguments.name, runtime)
         case _:
@@ -134,11 +147,17 @@ async def _list_models(runtime: Runtime, *, as_json: bool) -> int:
     return 0
 
 
-async def _pull(name: str, runtime: Runtime) -> int:
+async def _pull(name: str, runtime: Runtime, sha256: str, *, trust: bool) -> int:
     async with runtime.engine():
         with ProgressLine(Output()) as progress:
-            model = await runtime.pull(name, progress.show)
+            model = await runtime.pull(name, progress.show, sha256=sha256, trust=trust)
     print(visible(f"{model.name} is at {model.path}"))
+    return 0
+
+
+async def _trust(name: str, runtime: Runtime) -> int:
+    model = await runtime.model_cache.trust(name)
+    print(visible(f"{model.name} is trusted as it is now: {model.path}"))
     return 0
 
 

@@ -48,6 +48,9 @@ class ModelFiles(Protocol):
 
     def can_pull(self, name: str) -> bool: ...
 
+    async def verify(self, path: Path) -> None:
+        """Raises ProviderRejected if the file is not the one that was pulled."""
+
 
 class EmbeddedProvider:
     def __init__(
@@ -192,6 +195,7 @@ class EmbeddedProvider:
         if current is not None:
             await self._retire(current)
         self._check_may_start()
+        await self._models.verify(path)
         self._engine = LlamaServer(model, path, self._settings, self._make_inner, on_crash=self._note_crash)
         return self._engine
 

