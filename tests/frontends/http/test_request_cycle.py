@@ -1,6 +1,7 @@
 """One request and its reply, over real sockets: how it is framed, and what becomes of it when it is done wrong."""
 
 import asyncio
+import re
 from itertools import pairwise
 
 import pytest
@@ -397,6 +398,28 @@ async def test_what_comes_around_a_body_is_not_kept_without_end(begun):
         for _ in range(40):
             writer.write(b"x" * 10_000)
         assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+
+
+EARLIER = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3000\r\n\r\n" + b"b" * 3000
+
+
+def head_of(size):
+    written = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\nx-long: %b\r\n\r\n"
+    return written % (b"a" * (size - len(written % b"")))
+
+
+@pytest.mark.parametrize("earlier", [b"", EARLIER], ids=["first", "second"])
+@pytest.mark.parametrize("first_read", [10, 40_000, 65_535, 200_000])
+@pytest.mark.parametrize(("size", "status"), [(65_536, b"200"), (65_537, b"431"), (100_000, b"431")])
+async def test_a_head_may_have_exactly_64_kib(size, status, first_read, earlier):
+    async with listening(echo) as (port, _), client(port) as (reader, writer):
+        sent = earlier + head_of(size) + b"hello"
+        writer.write(sent[:first_read])
+        await writer.drain()
+        await asyncio.sleep(0)
+        writer.write(sent[first_read:])
+        replies = re.findall(rb"HTTP/1.1 (\d+)", await reader.read())
+        assert replies == [b"200"] * bool(earlier) + [status]
 
 
 async def test_a_client_that_was_refused_before_it_was_told_to_go_on_starts_afresh():

@@ -43,8 +43,10 @@ _SEND_S = 30.0
 _MIN_READ_BYTES = 16 * 1024
 # Of a body that the handler has not taken yet.
 _HIGH_WATER_BYTES = 64 * 1024
-# Input that the parser buffers without a result: a head, trailers, chunk extensions. Four times what browsers send.
+# A head, and other input that the parser buffers without a result: trailers, chunk extensions. Four times what browsers
+# send.
 _MAX_OVERHEAD_BYTES = 64 * 1024
+_LINE_BYTES, _HEADER_BYTES, _END_BYTES = len("  HTTP/1.1\r\n"), len(": \r\n"), len("\r\n")
 _MAX_CACHED_URL_BYTES = 200  # longer ones are rarely repeated, and 256 of them would take much memory
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -63,6 +65,10 @@ class _UnclearHost(httptools.HttpParserError):
     """A proxy in front of us may have read another Host than we did."""
 
 
+class _LongHead(httptools.HttpParserError):
+    """The head is complete, but longer than the limit."""
+
+
 class ClientConnection(asyncio.Protocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
         if not config.loaded:
@@ -72,6 +78,8 @@ class ClientConnection(asyncio.Protocol):
         self._keep_alive_s = config.timeout_keep_alive
         self._parser = self._new_parser()
         self._overhead_bytes = 0
+        # Of all input: what has come, what had come before the latest read, and before the one in which a head began.
+        self._received_bytes = self._earlier_bytes = self._before_head_bytes = 0
         self._ignores_input = False  # further input is thrown away
         self.pipeline: deque[RequestCycle] = deque()  # requests that wait for an earlier one
         self._current: RequestCycle | None = None  # the request being answered
@@ -123,6 +131,8 @@ class ClientConnection(asyncio.Protocol):
             self._idle_due_s = None
             self._head_due_s = self._time() + HEAD_S
         self._overhead_bytes += len(data)
+        self._earlier_bytes = self._received_bytes
+        self._received_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
@@ -165,6 +175,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._url = b""
+        self._before_head_bytes = self._earlier_bytes
         self._headers: list[tuple[bytes, bytes]] = []
 
     def on_url(self, url: bytes) -> None:
@@ -182,6 +193,9 @@ class ClientConnection(asyncio.Protocol):
         if self._ignores_input or len(self.pipeline) >= _MAX_PIPELINED:
             self._ignore_further_requests()
             return
+        # Few heads come in reads that are larger than the limit. Only they are measured.
+        if self._received_bytes - self._before_head_bytes > _MAX_OVERHEAD_BYTES:
+            self._check_head_size()
         version = parser.get_http_version()
         is_old = version == "1.0"
         headers, self._headers = self._headers, []  # trailers after the body are not headers
@@ -214,6 +228,13 @@ class ClientConnection(asyncio.Protocol):
         self.pipeline.append(cycle)
         if len(self.pipeline) > _MAX_WAITING_READ:
             self._stop_reading()
+
+    def _check_head_size(self) -> None:
+        """Counts a head as its lines have it, with one blank after each colon."""
+        size = len(self._parser.get_method()) + len(self._url) + _LINE_BYTES + _END_BYTES
+        size += sum([len(name) + len(value) + _HEADER_BYTES for name, value in self._headers])
+        if size > _MAX_OVERHEAD_BYTES:
+            raise _LongHead
 
     def on_body(self, body: bytes) -> None:
         self._overhead_bytes = 0
@@ -397,6 +418,8 @@ def _reply_to(error: httptools.HttpParserError) -> bytes:
     cause = error.__context__
     if isinstance(cause, _UnclearHost):
         return _HOSTS_REPLY
+    if isinstance(cause, _LongHead):
+        return _LONG_REPLY
     if cause is not None and not isinstance(cause, httptools.HttpParserError | UnicodeDecodeError):
         log.error("a request could not be read by a defect of aish", exc_info=cause)
     return _BAD_REPLY
