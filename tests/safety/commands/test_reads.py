@@ -170,6 +170,34 @@ diff --to-fi=/home/ann/.ssh/id_rsa README
 jq -nf ~/.ssh/id_rsa
 awk '{print}' f=x ~/.netrc
 git patch-id < ~/.ssh/id_rsa
+env
+printenv
+printenv -0
+export -p
+jq -n env
+jq -n '$ENV'
+jq -n '$ENV["AWS_SECRET"+"_KEY"]'
+jq -n 'env.API_KEY'
+awk 'BEGIN{for(k in ENVIRON) print k, ENVIRON[k]}'
+awk 'BEGIN{print ENVIRON["AWS_" "SECRET_ACCESS_KEY"]}'
+journalctl -u nginx -n 50
+docker logs --tail 50 app
+docker compose logs
+docker history --no-trunc web
+docker volume inspect v
+podman logs web
+systemctl cat web
+crontab -l
+git log -p -- '.e*'
+git grep . -- '.en?'
+git diff -- ':(top).env'
+git log -L1,10:.env
+whereis -B /home/ann/.ssh -f id_rsa
+for f in .; do cat ${f}env; done
+for f in .e; do cat "${f}nv"; done
+for f in env; do cat ".$f"; done
+for f in a b; do cat "$f/.env"; done
+for f in service-account; do cat $f.json; done
 """
 
 NETWORK = r"""
@@ -285,6 +313,11 @@ awk '{print $1}' /etc/fstab
 cat .?/x
 cat .*/x
 ls -d .*/
+cat /dev/tty
+for f in ./a; do cat .$f; done
+for f in .; do cat "$f./$f./x"; done
+for f in .; do ls "$f./x"; done
+whereis -B /home/bob -f x
 """
 
 UNPROVED = r"""
@@ -384,6 +417,23 @@ cat $(find . -name '*.py')
 cat "$(printf '%s' /home/ann/.ssh/id_rsa)"
 cat ${PWD%/project}/.ssh/id_rsa
 cat ${OLDPWD}/.ssh/id_rsa
+find . -maxdepth 0 -exec cat {}env \;
+find . -maxdepth 0 -exec cat {}./secret +
+find . -name a -exec cat .{} \;
+find . -type d -name src -exec cat {}/link \;
+find . -maxdepth 0 -print0 | xargs -0 -I{} cat {}env
+find . -maxdepth 0 -print0 | xargs -0 -I{} cat {}./x
+ls .$(git ls-files)
+uv version 1.2.3
+rustup --version
+rustup target list
+poetry --version
+pytest --version
+ansible --version
+jupyter --version
+pgrep --env AWS_SECRET_ACCESS_KEY=x
+pgrep --en X=x
+getent passwd
 """
 
 EVERYDAY = r"""
@@ -461,7 +511,6 @@ date +%F
 which python3
 python3 --version
 node --version
-env
 printenv PATH
 echo $PATH
 echo "$HOME"
@@ -488,11 +537,9 @@ tar tzf dist/pkg.tar.gz
 unzip -l dist/pkg.whl
 docker ps -a
 docker images
-docker logs --tail 50 app
 pip list
 pip show requests
 npm ls --depth=0
-journalctl -u nginx -n 50
 systemctl status nginx
 ss -tlnp
 lsof -i :8080
@@ -505,6 +552,17 @@ cat "src/a b.py"
 cat /home/ann/project/README.md
 cat $HOME/project/README.md
 cat ~/project/README.md
+printenv HOME
+jq -n '$ENV.HOME'
+jq '.env' package.json
+jq '.a.env.b' package.json
+awk 'BEGIN{print ENVIRON["HOME"]}'
+for f in a b; do grep -n x "src/$f.py"; done
+for f in a b; do diff "$f.py" "$f.py.orig"; done
+for d in src tests; do wc -l $d/*.py; done
+git log -L10,20:src/app.py
+git diff main -- '*.py'
+git grep -n x -- 'src/*.py'
 """
 
 

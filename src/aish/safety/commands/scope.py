@@ -9,6 +9,7 @@ from aish.safety.commands.bounds import MAX_BYTES, MAX_WRITTEN_FILES
 from aish.safety.commands.verdict import ShellContext
 
 if TYPE_CHECKING:
+    from aish.safety.commands.syntax.expansion import Field
     from aish.safety.commands.syntax.model import Block
 
 DEFAULT_IFS = " \t\n"
@@ -30,6 +31,7 @@ class Scope:
         self.looping = False
         # For the proof: how fed names are separated, and a test whether a script lists names.
         self.fed_names = ""
+        self.loop_values: tuple[Field, ...] = ()  # what the variables of loops may be
         self.lists_names: Callable[[Block, Scope], bool] | None = None
         # Files that the line itself has written, to be scanned when they are run, and files that it has copied.
         self.files: dict[str, str] = {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 from aish.safety.commands.path_kinds import resolve
 from aish.safety.commands.proof.exposure import Exposure, classify_read
 from aish.safety.commands.scope import Scope
@@ -11,6 +14,9 @@ from aish.safety.commands.verdict import Read, Reason
 
 _MAX_DOUBTS = 8
 _MAX_READS = 40
+_MAX_VALUES = 60
+# A name below the workspace, as `find`, `xargs` and a loop give it.
+_BELOW = DYNAMIC + INSIDE
 
 
 class Proof:
@@ -35,26 +41,43 @@ class Proof:
         self, field: Field, scope: Scope, *, deep: bool = False, names_only: bool = False, filters: tuple[str, ...] = ()
     ) -> None:
         """Records a file or folder that a program reads. Adds a doubt if it is unknown or may do harm."""
-        text = field.text.replace(DYNAMIC + INSIDE, "x")
-        if names_only:
-            text = text.replace(DYNAMIC + NAMES, "x")
-        is_known = text == field.text
-        path = resolve(text, scope)
-        # A value known only as "some name" may be `.`, from which `..` leads outside.
-        if path is None or (not is_known and ".." in text):
-            if text:
-                self.doubt(f"reads {field.shown}, which is only known when it runs", field.span, "dynamic-read")
+        text = field.text
+        if text in (_BELOW, f"./{_BELOW}") or (names_only and text == DYNAMIC + NAMES):
+            if scope.cwd is None:
+                self._doubt_unknown(field)
             return
-        exposure = classify_read(path, scope, deep=deep, names_only=names_only, glob=field.glob)
+        for value, glob in _possible_values(field, scope):
+            self._read_value(value, field, scope, deep=deep, names_only=names_only, glob=glob)
+
+    def _read_value(self, text: str, field: Field, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> None:
+        path = resolve(text, scope)
+        if path is None:
+            if text:
+                self._doubt_unknown(field)
+            return
+        exposure = classify_read(path, scope, deep=deep, names_only=names_only, glob=glob)
         if exposure is Exposure.SECRET:
             self.doubt(f"reads {field.shown}, which holds a secret", field.span, "secret", "secret")
         elif exposure is Exposure.OUTSIDE:
             self.doubt(f"reads {path}, outside the workspace", field.span, "outside", "outside")
-        if is_known and len(self.reads) < _MAX_READS:
+        if len(self.reads) < _MAX_READS:
             # `..` after a link leads elsewhere, so the disk check needs the path as it was written.
             written = path if ".." not in text else text if text.startswith("/") else f"{scope.cwd}/{text}"
-            self.reads.append(
-                Read(
-                    written, exposure is Exposure.INSIDE, field.span, deep=deep, names_only=names_only, glob=field.glob
-                )
-            )
+            inside = exposure is Exposure.INSIDE
+            self.reads.append(Read(written, inside, field.span, deep=deep, names_only=names_only, glob=glob))
+
+    def _doubt_unknown(self, field: Field) -> None:
+        self.doubt(f"reads {field.shown}, which is only known when it runs", field.span, "dynamic-read")
+
+
+def _possible_values(field: Field, scope: Scope) -> Iterator[tuple[str, bool]]:
+    """Yields what a word may be, and whether it is a pattern. A variable of a loop has each of the loop's values: only
+    they tell that `.$f` is a secret or that `$f./x` leads outside."""
+    pieces = field.text.split(_BELOW)
+    count = len(pieces) - 1
+    if not count or not scope.loop_values or len(scope.loop_values) ** count > _MAX_VALUES:
+        yield field.text, field.glob
+        return
+    for chosen in itertools.product(scope.loop_values, repeat=count):
+        text = "".join(itertools.chain.from_iterable(zip(pieces, (value.text for value in chosen), strict=False)))
+        yield text + pieces[-1], field.glob or any(value.glob for value in chosen)

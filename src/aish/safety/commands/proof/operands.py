@@ -15,6 +15,8 @@ from aish.safety.commands.tables import Permit
 _WILDCARD = re.compile(r"[*?\[]")
 _MIN_ABBREVIATION = 3  # `--f`
 _MAY_BE_LIST = frozenset("@*?[" + DYNAMIC)
+# `:(top,icase)x`, `:/x` and `:!x`, without the colon.
+_PATH_MAGIC = re.compile(r"^(?:\([^)]*\)|[/!^]+)")
 _ROOTED = re.compile(r"[/~]")
 
 
@@ -48,11 +50,15 @@ def check_operands(
 
 
 def _with_committed_file(name: str, field: Field) -> Iterator[Field]:
-    """Yields the operand, and for git the file after a revision: `HEAD:.env`."""
-    yield field
-    if name.startswith("git ") and ":" in field.text:
-        path = field.text.rpartition(":")[2]
-        yield Field(path, field.span, field.raw, field.glob, field.split)
+    """Yields the operand, and for git the file after a revision: `HEAD:.env`. Git expands wildcards itself."""
+    if not name.startswith("git "):
+        yield field
+        return
+    glob = field.glob or _WILDCARD.search(field.text) is not None
+    yield Field(field.text, field.span, field.raw, glob, field.split)
+    if ":" in field.text:
+        path = _PATH_MAGIC.sub("", field.text.rpartition(":")[2])
+        yield Field(path, field.span, field.raw, glob, field.split)
 
 
 def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:

@@ -32,8 +32,8 @@ def _check_sed(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
 def _check_awk(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     found = scan(arguments, grammar("-F: -v:"))
     program = found.positionals[0].text if found.positionals else ""
-    if "ENVIRON" in program and (name_in := _secret_word(program)):
-        return ProgramDoubt(f"shows {name_in}, which holds a secret", "secret")
+    if (doubt := _check_environment(_AWK_VARIABLE, program)) is not None:
+        return doubt
     if program and DYNAMIC not in program and awk_is_pure(program):
         return None
     return ProgramDoubt("the awk program is not proved to only print")
@@ -81,14 +81,21 @@ def _check_jq(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
     filters = [field for field in arguments if not field.exact or _JQ_READS.search(field.text)]
     if filters:
         return ProgramDoubt("the jq filter is not proved to read only what is named")
-    programs = (field.text for field in arguments if re.search(r"\benv\b|\$ENV\b", field.text))
-    shown = next((word for text in programs if (word := _secret_word(text))), "")
-    return ProgramDoubt(f"shows {shown}, which holds a secret", "secret") if shown else None
+    doubts = (_check_environment(_JQ_VARIABLE, field.text) for field in arguments)
+    return next((doubt for doubt in doubts if doubt is not None), None)
 
 
-def _secret_word(program: str) -> str:
-    """Returns the first word in the program that is the name of a variable with a secret."""
-    return next((word for word in re.findall(r"[A-Za-z_]\w+", program) if looks_secret(word)), "")
+# Mentions of the environment, each with the variable's name if that stands there as it is.
+_AWK_VARIABLE = re.compile(r"ENVIRON(?:\[\s*\"(\w+)\"\s*\])?")
+_JQ_VARIABLE = re.compile(r"(?<![\w.])(?:\$ENV|env)\b(?:\s*\.\s*(\w+)\b)?")
+
+
+def _check_environment(mention: re.Pattern[str], program: str) -> ProgramDoubt | None:
+    """A name that is put together, or none, may be that of a secret."""
+    for name in mention.findall(program):
+        if not name or looks_secret(name):
+            return ProgramDoubt(f"shows {name or 'all variables'}, which may hold a secret", "secret")
+    return None
 
 
 def _check_lsof(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
@@ -125,11 +132,14 @@ def _check_ps(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
 
 
 def _check_variables(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
-    secret = [field.text for field in arguments if not field.exact or looks_secret(field.text)]
+    names = [field for field in arguments if not field.text.startswith("-")]
+    if not names:
+        return ProgramDoubt("shows all variables, which may hold a secret", "secret")
+    secret = [field.text for field in names if not field.exact or looks_secret(field.text)]
     return ProgramDoubt(f"shows {secret[0]}, which holds a secret", "secret") if secret else None
 
 
-_LOCAL_DATABASES = frozenset({"passwd", "group", "shells", "protocols", "rpc"})
+_LOCAL_DATABASES = frozenset({"shells", "protocols", "rpc"})
 
 
 def _check_getent(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:

@@ -103,7 +103,13 @@ def _replace_mark(found: Scan, fed: str) -> list[Field]:
     words = found.positionals
     if not mark:
         return list(words)
-    return [Field(word.text.replace(mark, fed), word.span, word.raw) for word in words]
+    return [_fill_mark(word, mark, fed) for word in words]
+
+
+def _fill_mark(word: Field, mark: str, value: str) -> Field:
+    """Puts a found name for the mark. Within a longer word its value counts as unknown: `.` may be found, and `{}env`
+    is then a secret."""
+    return Field(value if word.text == mark else word.text.replace(mark, DYNAMIC), word.span, word.raw)
 
 
 def _find_inner(wrapper: Wrapper, arguments: Sequence[Field]) -> Sequence[Field] | None:
@@ -286,6 +292,6 @@ def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Pro
     if end is None or end == index:
         raise _Unproved("find runs a command")
     found = f"./{DYNAMIC}{INSIDE}"
-    inner = [Field(word.text.replace("{}", found), word.span, word.raw) for word in arguments[index:end]]
+    inner = [_fill_mark(word, "{}", found) for word in arguments[index:end]]
     _check(inner, scope, proof, depth + 1)
     return end + 1

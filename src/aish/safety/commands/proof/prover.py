@@ -156,6 +156,7 @@ class _Prover:
         elif all(self._stays_inside(field) for field in fields):
             for field in fields:
                 self.proof.read(field, self._scope)
+            self._scope.loop_values += tuple(fields)
             self._scope.assign(node.name, DYNAMIC + INSIDE * (2 if all(_is_safe_to_split(f) for f in fields) else 1))
 
     def _stays_inside(self, field: Field) -> bool:
