@@ -352,4 +352,7 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
 
     async def delete(self, kind: str, id: str) -> bool: ...
 
+    async def release_memory(self) -> None:
+        """Gives up copies of large values that were written."""
+
     async def aclose(self) -> None: ...

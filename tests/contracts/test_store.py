@@ -656,3 +656,14 @@ async def test_a_turn_of_no_session_is_begun_before_its_events_without_waiting(s
     assert (found.input, found.number, found.end, found.owner) == (begun.input, 0, None, begun.owner)
     await finish(store)
     assert (await store.find_turn("turn_1")).end is TurnEnd.ANSWERED  # type: ignore[union-attr]
+
+
+async def test_releasing_memory_loses_nothing_that_is_queued(store: Store) -> None:
+    await store.release_memory()
+    await begin(store)
+    store.append_events("turn_1", 1, 2, lines(1, 2))
+    await asyncio.gather(store.release_memory(), store.release_memory())
+    store.append_events("turn_1", 3, 3, lines(3, 3))
+    assert await store.read_events("turn_1") == lines(1, 2) + lines(3, 3)
+    await store.aclose()
+    await store.release_memory()

@@ -25,6 +25,8 @@ TOOLS = "aish.tools"  # globs of the tools that the caller may use, if that is k
 OWNER = "aish.owner"  # the key of a tenant, "" for the local user and for administrators
 CONNECTION = "aish.connection"  # a ServerLink, if the server is our own
 
+# After a body of this size, memory is given back to the system.
+LARGE_BODY_BYTES = 1024 * 1024
 _BODY_S = 30.0  # for all of a body to arrive: a few megabytes on a slow line
 _JSON = (b"content-type", b"application/json")
 _STREAM_HEADERS = (
@@ -146,6 +148,7 @@ class Exchange:
         self._receive = receive
         self.id = ""  # of the request, if the frontend assigns one
         self.extra: list[tuple[bytes, bytes]] = []  # headers of every reply
+        self.has_large_body = False
         self.started = False
         self.status = 0  # of the reply, once it has begun
         self.failed_status = 0  # the status of a failure after a stream had begun
@@ -194,6 +197,7 @@ class Exchange:
                 raise ConnectionLost("the client went away")
             pieces.append(event.get("body", b""))
             size += len(pieces[-1])
+            self.has_large_body = size > LARGE_BODY_BYTES
             if size > max_bytes:
                 raise _too_large(max_bytes)
             if not event.get("more_body"):

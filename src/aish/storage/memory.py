@@ -381,6 +381,9 @@ class MemoryStore:
         self._check_open()
         return [step for _, step in sorted(self._steps.get(run, {}).items())]
 
+    async def release_memory(self) -> None:
+        """Nothing is held."""
+
     async def aclose(self) -> None:
         self._closed = True
 

@@ -13,6 +13,9 @@ from aish.types.records import SessionRecord, TurnRecord
 _PAGE = 200
 # Sessions in use at the same time. Of each, no more is cached than a window may hold.
 _MAX_SESSIONS = 64
+# A session with more text is read anew for each turn, which a turn of that size does not notice. 64 of these would
+# take a quarter of a gigabyte.
+_MAX_SESSION_BYTES = 4 * 1024 * 1024
 
 Close = Callable[[TurnRecord], Awaitable[TurnRecord]]
 
@@ -36,6 +39,7 @@ class _CachedSession:
         self.turns: list[PastTurn] = []  # in order
         self.first = 0  # turns `first..last` are cached; 0: none
         self.last = 0
+        self.size = 0  # about, in bytes
 
 
 class HistoryCache:
@@ -58,6 +62,8 @@ class HistoryCache:
             await self._read_new(session, cached)
         while cached.first > after + 1 and (enough is None or sum(turn.max_tokens for turn in cached.turns) < enough):
             await self._read_older(session.id, cached)
+        if cached.size > _MAX_SESSION_BYTES:
+            self._cached.pop(session.id, None)
         return [turn for turn in cached.turns if turn.number > after]
 
     async def _read_new(self, session: SessionRecord, cached: _CachedSession) -> None:
@@ -65,14 +71,19 @@ class HistoryCache:
         records = await self._store.list_turns(session.id, limit=min(missing, _PAGE))
         if missing > _PAGE:
             cached.turns.clear()
-        cached.turns += await self._closed(turn for turn in records if turn.number > cached.last)
+            cached.size = 0
+        new = await self._closed(turn for turn in records if turn.number > cached.last)
+        cached.turns += new
+        cached.size += sum(turn.max_tokens for turn in new)
         if records:
             cached.first = cached.first if cached.first and missing <= _PAGE else records[0].number
             cached.last = session.turns
 
     async def _read_older(self, session: str, cached: _CachedSession) -> None:
         records = await self._store.list_turns(session, before=cached.first, limit=_PAGE)
-        cached.turns[:0] = await self._closed(records)
+        older = await self._closed(records)
+        cached.turns[:0] = older
+        cached.size += sum(turn.max_tokens for turn in older)
         cached.first = records[0].number if records else 1
 
     async def _closed(self, records: Iterable[TurnRecord]) -> list[PastTurn]:

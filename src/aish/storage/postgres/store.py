@@ -242,6 +242,9 @@ class PostgresStore:
     async def list_steps(self, run: str) -> Sequence[StepRecord]:
         return await self._read(lambda connection: runs.select_steps(connection, plain(run)))
 
+    async def release_memory(self) -> None:
+        """Nothing is held."""
+
     async def aclose(self) -> None:
         """Idempotent. Raises StoreError if appended events could not be written; all connections end either way."""
         if self._closing is None:

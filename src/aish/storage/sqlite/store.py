@@ -217,6 +217,11 @@ class SqliteStore:
     async def list_steps(self, run: str) -> Sequence[StepRecord]:
         return await self._read(lambda db: runs_sql.select_steps(db, run))
 
+    async def release_memory(self) -> None:
+        await self._writer.release_memory()
+        if self._closing is None:
+            await asyncio.wrap_future(self._reading.submit(self._drop_reader))
+
     async def aclose(self) -> None:
         """Idempotent. Raises StoreError if appended events could not be written; the threads end either way."""
         if self._closing is None:

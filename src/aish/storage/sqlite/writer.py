@@ -7,6 +7,7 @@ for the next group, and the file is opened again. `close` writes what is queued 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ class SqliteWriter:
         self._ended: Future[None] = Future()
         self._ended.set_running_or_notify_cancel()
         self._thread: threading.Thread | None = None
+        self._releases_memory = False
         self._closed = False
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._hurry = threading.Event()  # something waits, or much is queued
@@ -111,6 +113,14 @@ class SqliteWriter:
         if self._put_bytes - self._taken_bytes > ROW_BYTES and not self._hurry.is_set():
             self._hurry.set()
 
+    async def release_memory(self) -> None:
+        """Writes what is queued, then opens the file anew: SQLite's prepared statements keep a copy of the last value
+        they wrote, which may have many megabytes."""
+        for self._releases_memory in (False, True):
+            if self._thread is None or self._closed:
+                return
+            await asyncio.wrap_future(self.submit(lambda db: None, durable=False))
+
     def close(self) -> Future[None] | None:
         """Accepts nothing more. The future is done when all is written and the thread ends; None if there is no
         thread."""
@@ -139,8 +149,12 @@ class SqliteWriter:
         while not is_last:
             group = self._next_group()
             is_last = group[-1] is self._last
+            if self._releases_memory:
+                self._releases_memory = False
+                self._drop_connection()
             self._write_group(group)
             self._done_items += len(group)
+            group.clear()  # a large record is not held until the next one comes
         self._before_end()
         self._drop_connection()
         _finish(self._ended, None, self._last.future.exception() if self._last.future else None)

@@ -38,6 +38,7 @@ from aish.frontends.http.sessions.idempotency import HEADER as IDEMPOTENCY_KEY
 from aish.frontends.http.sessions.idempotency import IdempotentReplies
 from aish.frontends.http.sessions.records import Records
 from aish.frontends.http.sessions.runs import GoalBody, ResumeBody
+from aish.process.memory import MemoryTrimmer
 from aish.types.ids import new_id
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class App:
         self._reloads = reloads
         self._mounts = {f"{prefix}{path}": (path, mount) for path, mount in mounts.items() for prefix in ("", "/api")}
         self._routes = RouteTable(make_routes(service))
+        self._memory = MemoryTrimmer(service.release_memory)
         self._idempotent = IdempotentReplies(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +107,8 @@ class App:
             await _reply_error(exchange, shape, exc)
         finally:
             service.leave(generation)
+            if exchange.has_large_body:
+                self._memory.trim_soon()
             status = exchange.status or _CLIENT_CLOSED_REQUEST
             service.metrics.count_request(exchange.method, path, status, exchange.failed_status)
             if log.isEnabledFor(logging.INFO):

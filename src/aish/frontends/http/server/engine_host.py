@@ -93,6 +93,9 @@ class EngineHost:
     def store(self) -> Store:
         return self.engine.store
 
+    async def release_memory(self) -> None:
+        await self.store.release_memory()
+
     def _use(self, generation: Generation) -> None:
         """Makes what every request needs an attribute."""
         self._generation = generation
