@@ -76,25 +76,22 @@ class PlanWriter:
             return
         prompt = text = _planning_prompt(question, results, failed, error)
         for attempt in range(1, self._planning.max_rewrites + 2):
-            said = await self._ask(text, deadline_s)
-            yield UsageReported(self._route.name, said.usage, Category.PLANNER)
-            plan = parse_plan(said.text)
+            answer = await self._ask(text, deadline_s)
+            yield UsageReported(self._route.name, answer.usage, Category.PLANNER)
+            plan = parse_plan(answer.text)
             if isinstance(plan, NoPlanNeeded):
                 yield Status("no plan is needed")
                 return
             errors = [plan] if isinstance(plan, str) else self._errors(plan, results, failed, calls_left)
             yield PlanProposed(
-                said.text[:_MAX_QUESTION] if isinstance(plan, str) else msgspec.to_builtins(plan), attempt
+                answer.text[:_MAX_QUESTION] if isinstance(plan, str) else msgspec.to_builtins(plan), attempt
             )
             if not errors and isinstance(plan, Plan):
                 self.written = plan
                 yield PlanAccepted(msgspec.to_builtins(plan))
                 return
             yield PlanRejected(tuple(errors))
-            listed = "\n".join(f"- {error}" for error in errors)
-            text = f"{prompt}\n\nYour plan was:\n{said.text[:4000]}\n\n" + (
-                f"It cannot be run:\n{listed}\nWrite it again without these errors."
-            )
+            text = f"{prompt}\n\n{_rewrite_prompt(answer.text, errors)}"
         yield Status(f"no plan that can be run after {attempt} attempts; working without one")
 
     def check(self, plan: Plan, *, results: Mapping[str, str], calls_left: int) -> list[str]:
@@ -131,6 +128,11 @@ class PlanWriter:
             plans_calls=True,
             payer=self._payer,
         )
+
+
+def _rewrite_prompt(plan: str, errors: Sequence[str]) -> str:
+    listed = "\n".join(f"- {error}" for error in errors)
+    return f"Your plan was:\n{plan[:4000]}\n\nIt cannot be run:\n{listed}\nWrite it again without these errors."
 
 
 def _planning_prompt(question: str, results: Mapping[str, str], failed: Sequence[Plan], error: str) -> str:

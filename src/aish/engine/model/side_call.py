@@ -60,19 +60,11 @@ class SideCalls:
             stream=False,
             plans_calls=plans_calls,
         )
-        said: list[str] = []
-        usage: Usage | None = None
         try:
-            async with route.provider.stream(request) as batches:
-                async for batch in batches:
-                    said += [chunk.text for chunk in batch if isinstance(chunk, TextDelta)]
-                    usage = next((chunk.usage for chunk in batch if isinstance(chunk, UsageChunk)), usage)
-                    if sum(map(len, said)) > _MAX_CHARS:
-                        break
+            answer, usage = await _read_answer(route, request)
         except BaseException as exc:
             self._not_answered(call, exc, Usage(estimate, estimated=True))
             raise
-        answer = "".join(said)
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
         return SideAnswer(answer.strip(), self._ledger.book(call, usage or guess))
 
@@ -95,6 +87,18 @@ class SideCalls:
             self._ledger.book(call, asked)
         else:
             self._ledger.drop(call)
+
+
+async def _read_answer(route: Route, request: StepRequest) -> tuple[str, Usage | None]:
+    texts: list[str] = []
+    usage: Usage | None = None
+    async with route.provider.stream(request) as batches:
+        async for batch in batches:
+            texts += [chunk.text for chunk in batch if isinstance(chunk, TextDelta)]
+            usage = next((chunk.usage for chunk in batch if isinstance(chunk, UsageChunk)), usage)
+            if sum(map(len, texts)) > _MAX_CHARS:
+                break
+    return "".join(texts), usage
 
 
 def _tokens_in(given: str | Ids) -> int:

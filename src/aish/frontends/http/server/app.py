@@ -15,29 +15,16 @@ import msgspec
 from aish.errors import AishError, ConnectionLost, drop_traceback
 from aish.frontends.asgi import OWNER, TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.frontends.asgi import App as Asgi
-from aish.frontends.http.anthropic.handler import Messages
 from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.auth.console_session import ConsoleSessions
-from aish.frontends.http.console.figures import ConsoleFigures
-from aish.frontends.http.console.files import ConsoleFiles
-from aish.frontends.http.console.mcp import ConsoleMcp, ConsoleTools
-from aish.frontends.http.openai.chat.handler import ChatBody, ChatCompletions
-from aish.frontends.http.openai.embeddings import Embeddings
-from aish.frontends.http.openai.models import ModelRoutes
-from aish.frontends.http.openai.responses.handler import response_routes
 from aish.frontends.http.server.disconnect_monitor import ClientDisconnected
+from aish.frontends.http.server.endpoints import make_routes
 from aish.frontends.http.server.http_errors import HttpProblem, Shape, openai_shape, problem_of
 from aish.frontends.http.server.lifespan import ReloadOnSignal, run_lifespan
 from aish.frontends.http.server.logs import log_request_id
-from aish.frontends.http.server.operations import Health, Operations
-from aish.frontends.http.server.routes import FoundRoute, HttpRoute, OpenApi, RouteTable
+from aish.frontends.http.server.routes import FoundRoute, RouteTable
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.sessions.approvals import Given
-from aish.frontends.http.sessions.feed import FeedRoutes
 from aish.frontends.http.sessions.idempotency import HEADER as IDEMPOTENCY_KEY
 from aish.frontends.http.sessions.idempotency import IdempotentReplies
-from aish.frontends.http.sessions.records import Records
-from aish.frontends.http.sessions.runs import GoalBody, ResumeBody
 from aish.process.memory import MemoryTrimmer
 from aish.types.ids import new_id
 
@@ -199,43 +186,3 @@ def _problem_from(error: Exception) -> HttpProblem:
         return HttpProblem(error.status, str(error), headers=error.headers)
     log.error("a request failed by a defect of aish", exc_info=error)
     return HttpProblem(500, "aish failed to answer this request", code="internal_error")
-
-
-def make_routes(service: Service) -> list[HttpRoute]:
-    chat, models, health = ChatCompletions(service), ModelRoutes(service), Health(service)
-    messages, embeddings = Messages(service), Embeddings(service)
-    records, operations, approvals, runs = Records(service), Operations(service), service.approvals, service.runs
-    routes = [
-        HttpRoute("POST", "/v1/chat/completions", chat.create, "Answer a conversation", body=ChatBody),
-        *response_routes(service),
-        *messages.routes(),
-        *embeddings.routes(),
-        HttpRoute("GET", "/v1/models", models.list, "The models there are"),
-        HttpRoute("GET", "/v1/models/{*model}", models.get, "One model"),
-        HttpRoute("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),
-        HttpRoute("GET", "/v1/sessions/{*id}/export", records.export, "A session's events, one on a line"),
-        HttpRoute("GET", "/v1/sessions/{*id}", records.session, "A session and its turns"),
-        HttpRoute("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
-        HttpRoute("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),
-        *ConsoleSessions(service).routes(),
-        *FeedRoutes(service, service.feed).routes(),
-        *ConsoleFigures(service).routes(),
-        *ConsoleTools(service).routes(),
-        *ConsoleMcp(service).routes(),
-        HttpRoute("GET", "/v1/approvals", approvals.list, "Calls that wait for consent"),
-        HttpRoute("GET", "/v1/approvals/{id}", approvals.get, "One of them"),
-        HttpRoute("POST", "/v1/approvals/{id}", approvals.answer, "Give or refuse consent", body=Given, free=True),
-        HttpRoute("GET", "/v1/runs", runs.list, "Long work, newest first"),
-        HttpRoute("POST", "/v1/runs", runs.start, "Work towards a goal", body=GoalBody),
-        HttpRoute("GET", "/v1/runs/{id}", runs.get, "A run and its journal"),
-        HttpRoute("POST", "/v1/runs/{id}/resume", runs.resume, "Go on with a run", body=ResumeBody),
-        HttpRoute("POST", "/v1/runs/{id}/abandon", runs.abandon, "Give a run up", free=True),
-        HttpRoute(
-            "POST", "/internal/refresh_mcp_tools", operations.refresh_mcp, "Ask MCP servers for their tools anew"
-        ),
-        HttpRoute("GET", "/metrics", operations.metrics, "What is counted, for Prometheus"),
-        HttpRoute("GET", "/healthz", health.alive, "Whether the server lives", open=True),
-        HttpRoute("GET", "/readyz", health.ready, "Whether the server takes work", open=True),
-    ]
-    described = HttpRoute("GET", "/openapi.json", OpenApi(routes).get, "This description", open=True)
-    return [*routes, described, *ConsoleFiles().routes()]
