@@ -422,6 +422,7 @@ def test_a_public_name_exists_once():
 SMALL_LINES = 80
 SEAMS = {
     "engine/turn/text_relay.py": "the one optimisation of the loop, apart from it",
+    "process/memory.py": "calls the C library for the process; no concern of the server that asks for it",
     "process/clock.py": "the adapter of the port Clock, which tests and benchmarks use too",
     "providers/openai/chunk_templates.py": "an optimisation, apart from the plain reading",
     "tool_calls/repair/common_words.py": "data only",

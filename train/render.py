@@ -12,11 +12,11 @@ from typing import Any
 
 from aish.providers.tool_calling.prompts import (
     answer_text,
-    call_text,
     render_messages,
     room_for_tools,
     tool_instructions,
     with_tool_instructions,
+    written_call,
 )
 from aish.types.messages import AssistantMessage, Message, SystemMessage, UserMessage
 from aish.types.requests import ToolChoice
@@ -63,7 +63,7 @@ def call(spec: ToolSpec, arguments: dict[str, Any]) -> str:
     required = spec.schema.get("required", [])
     order = [*(name for name in names if name in required), *(name for name in names if name not in required)]
     ordered = {name: arguments[name] for name in order if name in arguments}
-    return call_text(spec.name, json.dumps(ordered, ensure_ascii=False))
+    return written_call(spec.name, json.dumps(ordered, ensure_ascii=False))
 
 
 def answer(text: str) -> str:

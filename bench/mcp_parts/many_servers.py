@@ -32,12 +32,12 @@ async def main() -> None:
             servers.connect(spec)
         await asyncio.sleep(0)
         free_s = time.perf_counter() - began_s
-        await servers.wait_settled(30, [spec.name for spec in good])
+        await servers.wait_until_started(30, [spec.name for spec in good])
         ready_s = time.perf_counter() - began_s
         calls = [servers.get(spec.name).session.call_tool("echo", {"text": spec.name}) for spec in good]
         answered = [len(text_of(output.parts)) for output in await asyncio.gather(*calls)]
         called_s = time.perf_counter() - began_s
-        await servers.wait_settled(30)
+        await servers.wait_until_started(30)
         failed = {name: failure.message for name in BAD if (failure := servers.get(name).failure)}
         await servers.aclose()
     right = answered.count(64)

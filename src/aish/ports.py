@@ -95,7 +95,7 @@ class Provider(Tokenizer, Protocol):
         batches, and not while it holds text back. One that changes text passes none on.
         """
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         """The request as it will be sent, as far as is known now: tools are written into the messages if the backend
         takes none. Pure, and for counting only."""
 
@@ -160,7 +160,7 @@ class Witnessing(Protocol):
         Changes nothing. Holds no content, only digests.
         """
 
-    async def happened(self, name: str, witness: str) -> bool | None:
+    async def has_happened(self, name: str, witness: str) -> bool | None:
         """Whether the call with this witness has had its effect; None if that is unknown."""
 
 
@@ -194,7 +194,7 @@ class Spending(Protocol):
     def release(self, id: str) -> None:
         """Removes the reservation of a call that was not made. Written soon; never blocks."""
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
 
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
         """By day, model and category."""

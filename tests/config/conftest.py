@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aish.config.load import Loaded, check_config, load_config
-from aish.config.user_decisions import trust
+from aish.config.user_decisions import trust_project_file
 
 
 @dataclass
@@ -37,7 +37,7 @@ class World:
     def project_says(self, text: str, *, trusted: bool) -> None:
         self.project_file.write_text(text, encoding="utf-8")
         if trusted:
-            trust(self.project_file, env=self.env)
+            trust_project_file(self.project_file, env=self.env)
 
     def load(self, flags: Mapping[str, Any] | None = None, cwd: Path | None = None) -> Loaded:
         return load_config(cwd=cwd or self.project, env=self.env, flags=flags)

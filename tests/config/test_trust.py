@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from aish.config.load import covers
 from aish.config.reference import show_value
 from aish.config.schema.config import Config
-from aish.config.user_decisions import content_hash, distrust, is_trusted, refuse, trust, trust_file, was_refused
+from aish.config.user_decisions import (
+    content_hash,
+    distrust,
+    is_trusted,
+    refuse,
+    trust_file,
+    trust_project_file,
+    was_refused,
+)
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 
@@ -121,7 +129,7 @@ def test_a_refusal_is_remembered_for_that_content_and_trusts_nothing(world) -> N
     assert was_refused(world.project_file, b'model = "theirs"', env=world.env)
     assert not was_refused(world.project_file, b'model = "other"', env=world.env)
     assert world.load().config.model == ""
-    trust(world.project_file, env=world.env)
+    trust_project_file(world.project_file, env=world.env)
     assert not was_refused(world.project_file, b'model = "theirs"', env=world.env)
     assert world.load().config.model == "theirs"
 
@@ -137,7 +145,7 @@ def test_the_list_of_trusted_files_is_private_and_keeps_what_was_there(world) ->
     other = world.home / "b.toml"
     other.write_text("")
     world.project_says('model = "theirs"', trusted=True)
-    trust(other, env=world.env)
+    trust_project_file(other, env=world.env)
     pins = trust_file(world.env)
     assert stat.S_IMODE(pins.stat().st_mode) == 0o600
     assert stat.S_IMODE(pins.parent.stat().st_mode) == 0o700
@@ -151,7 +159,7 @@ def test_a_broken_list_of_trusted_files_trusts_nothing_and_can_be_written_again(
     world.project_says('model = "theirs"', trusted=True)
     trust_file(world.env).write_bytes(content)
     assert world.load().config.model == ""
-    trust(world.project_file, env=world.env)
+    trust_project_file(world.project_file, env=world.env)
     assert world.load().config.model == "theirs"
 
 
@@ -159,13 +167,13 @@ def test_what_changed_since_it_was_shown_is_not_trusted(world) -> None:
     world.project_says('model = "theirs"', trusted=False)
     shown = content_hash(b'model = "shown"')
     with pytest.raises(ConfigError, match="has changed since it was shown"):
-        trust(world.project_file, env=world.env, expected=shown)
+        trust_project_file(world.project_file, env=world.env, expected=shown)
     assert not trust_file(world.env).exists()
 
 
 def test_a_file_that_is_not_there_cannot_be_trusted(world) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        trust(world.project_file, env=world.env)
+        trust_project_file(world.project_file, env=world.env)
 
 
 def test_trust_that_cannot_be_written_is_an_error_in_words(world) -> None:
@@ -174,7 +182,7 @@ def test_trust_that_cannot_be_written_is_an_error_in_words(world) -> None:
     pins.parent.parent.mkdir(parents=True)
     pins.parent.write_text("a file in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        trust(world.project_file, env=world.env)
+        trust_project_file(world.project_file, env=world.env)
 
 
 globs = st.text("ab*?[]!", max_size=5)

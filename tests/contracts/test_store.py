@@ -492,9 +492,9 @@ async def test_what_calls_cost_is_summed_and_unknown_prices_are_told(store: Stor
     store.record_usage(used("a", 0.5))
     store.record_usage(used("b", None))
     store.record_usage(used("c", 1.0, of="sess_2", at_ms=5_000))
-    assert await store.spent() == Spent(3, 300, 30, 1.5, 1, 270, 300)
-    assert (await store.spent(session="sess_1")).cost == 0.5
-    assert (await store.spent(since_ms=2_000)).calls == 1
+    assert await store.sum_spending() == Spent(3, 300, 30, 1.5, 1, 270, 300)
+    assert (await store.sum_spending(session="sess_1")).cost == 0.5
+    assert (await store.sum_spending(since_ms=2_000)).calls == 1
     rows = await store.list_spent()
     assert {(row.model, row.category) for row in rows} == {("up:m", Category.MAIN)}
 
@@ -504,7 +504,7 @@ async def test_a_reservation_holds_its_place_until_the_call_is_settled(store: St
     assert await reserved(store, 1.0, "second") == (1.5, 1.5)
     store.record_usage(used("first", 0.25))
     assert await reserved(store, 1.0, "second") is None
-    assert (await store.spent()).cost == 0.25
+    assert (await store.sum_spending()).cost == 0.25
 
 
 async def test_a_reservation_that_was_released_or_has_expired_counts_for_nothing(store: Store) -> None:
@@ -527,8 +527,8 @@ async def test_what_is_summed_up_says_what_it_said_before(store: Store) -> None:
     assert await reserved(store, 0.5, "held", at_ms=5_000, day=None) is None
 
     async def said() -> list[object]:
-        wholes = [await store.spent(session=of) for of in (None, "", "sess_1", "sess_2")]
-        since = [await store.spent(since_ms=QUARTER_MS * number) for number in range(4)]
+        wholes = [await store.sum_spending(session=of) for of in (None, "", "sess_1", "sess_2")]
+        since = [await store.sum_spending(since_ms=QUARTER_MS * number) for number in range(4)]
         return [wholes, since, list(await store.list_spent()), await reserved(store, 1.0, "new", at_ms=5_000, day=0.0)]
 
     before = await said()
@@ -540,7 +540,7 @@ async def test_what_is_summed_up_says_what_it_said_before(store: Store) -> None:
     assert await said() == before
     store.record_usage(used("late", 0.25, 40 * 50_000))
     assert await store.sum_up_usage(before_ms=QUARTER_MS * 9)  # a sum may become part of another
-    assert (await store.spent()).calls == 41
+    assert (await store.sum_spending()).calls == 41
 
 
 async def test_two_instances_share_a_cap(pair: tuple[Store, Store]) -> None:
@@ -603,7 +603,7 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "feed_end": lambda store: store.feed_end(),
     "wait_feed": lambda store: store.wait_feed(0, 0.0),
     "reserve": lambda store: reserved(store, 1.0),
-    "spent": lambda store: store.spent(),
+    "sum_spending": lambda store: store.sum_spending(),
     "list_spent": lambda store: store.list_spent(),
     "sum_up_usage": lambda store: store.sum_up_usage(before_ms=1),
     "put_facts": lambda store: store.put_facts([fact("one")]),

@@ -13,7 +13,7 @@ import pytest
 from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
 from aish.net.event_loop import READ_BYTES
 from aish.net.http.client import HttpBounds, HttpClient, Timeouts
-from aish.net.http.exchange import Exchange
+from aish.net.http.exchange import ClientExchange
 from support.eventually import eventually
 from support.garbage import left_to_the_collector
 from support.raw_server import DEADLINE_S, Peer, nothing_left, open_sockets, raw_server
@@ -672,7 +672,7 @@ async def test_a_piece_that_comes_as_its_reader_leaves_is_there_for_the_next() -
         assert await response.__anext__() == b"one"
         reader = asyncio.create_task(response.__anext__())
         await asyncio.sleep(0)
-        assert isinstance(response, Exchange)
+        assert isinstance(response, ClientExchange)
         response.feed(b"3\r\ntwo\r\n")
         response.feed(b"5\r\nthree\r\n")
         reader.cancel()

@@ -20,7 +20,7 @@ from aish.net.jsonrpc import Peer, RpcError
 from aish.net.jsonrpc_message import (
     decode_messages,
     encode_notification,
-    encode_request,
+    encode_rpc_request,
     guess_request_id,
     parse_integer,
 )
@@ -153,7 +153,7 @@ def test_a_line_end_inside_a_message_never_reaches_the_wire() -> None:
 
 @given(st.integers(-5, 10**12), st.text(), st.dictionaries(st.text(), st.text() | st.integers(0, 2**53) | st.none()))
 def test_what_is_written_is_one_line_of_valid_utf8_json(id: int, method: str, params: dict[str, Any]) -> None:
-    line = NewlineFraming().frame(encode_request(id, method, params))
+    line = NewlineFraming().frame(encode_rpc_request(id, method, params))
     assert line.count(b"\n") == 1
     assert json.loads(line.decode()) == {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
@@ -165,7 +165,7 @@ def test_params_may_be_left_out() -> None:
 def test_a_message_that_cannot_be_written_is_refused() -> None:
     for params in ({"a": "\ud800"}, {"a": object()}):
         with pytest.raises(UsageError):
-            encode_request(1, "m", params)
+            encode_rpc_request(1, "m", params)
 
 
 @pytest.mark.parametrize(

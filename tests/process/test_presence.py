@@ -71,7 +71,7 @@ async def test_a_process_of_this_host_is_looked_at_itself(looker: Looker) -> Non
 async def test_while_it_is_kept_others_can_see_it() -> None:
     store = MemoryStore()
     presence = HostPresence(store)
-    async with presence.announced():
+    async with presence.announce():
 
         async def is_seen() -> bool:
             return await store.find(KIND, presence.me) is not None

@@ -24,7 +24,7 @@ from aish.providers.model_store import integrity
 from aish.providers.model_store.cache import ModelCache, PreferredModel, PullProgress
 from aish.providers.model_store.cache_folder import plain_errors
 from aish.providers.model_store.catalogue import ModelSource, load_catalogue
-from aish.providers.model_store.download import _redirected
+from aish.providers.model_store.download import _resolve_redirect
 from aish.providers.model_store.gguf_f16 import convert_to_f16
 from aish.providers.scripted import ScriptedProvider
 from support.eventually import eventually
@@ -194,10 +194,10 @@ async def test_missing_files_and_endless_redirects_are_refused(hub: Hub, http: H
 
 
 def test_a_redirect_from_https_leads_only_to_https() -> None:
-    assert _redirected("https://a/x", "https://b/y") == "https://b/y"
+    assert _resolve_redirect("https://a/x", "https://b/y") == "https://b/y"
     for location in ("http://b/y", "file:///etc/passwd", ""):
         with pytest.raises(ProviderRejected):
-            _redirected("https://a/x", location)
+            _resolve_redirect("https://a/x", location)
 
 
 async def test_cancelling_leaves_nothing_under_the_final_name(hub: Hub, http: HttpClient, cache: ModelCache) -> None:

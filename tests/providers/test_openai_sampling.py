@@ -301,7 +301,7 @@ def test_what_is_learned_of_one_thing_is_kept_beside_what_is_learned_of_another(
     other = Dialect(max_tokens=False, thoughts=False, unknown_fields={"a": frozenset({"min_p"})})
     fields = {"a": frozenset({"top_k", "min_p"})}
     both = Dialect(stream_options=False, max_tokens=False, thoughts=False, schema_form=2, unknown_fields=fields)
-    assert one.taught(other, "a") == other.taught(one, "a") == both
+    assert one.merge(other, "a") == other.merge(one, "a") == both
 
 
 def test_a_field_that_is_not_taken_is_left_out_of_the_tuning_too():

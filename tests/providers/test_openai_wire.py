@@ -22,7 +22,7 @@ from aish.errors import (
 )
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.http_faults import error_for, error_text, stream_error
+from aish.providers.http_faults import error_for, error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import model_facts, request
 from aish.providers.openai.provider import OpenAIProvider
@@ -278,12 +278,12 @@ def test_how_long_to_wait_is_read_where_it_is_a_number(header, seconds):
     ],
 )
 def test_the_sentence_in_an_error_is_found(body, text):
-    assert error_text(body) == text
+    assert error_text_of(body) == text
 
 
 @given(st.binary(max_size=400))
 def test_any_error_body_gives_one_short_printable_line(body):
-    text = error_text(body)
+    text = error_text_of(body)
     assert len(text) <= 300
     assert text.isprintable()
 

@@ -382,7 +382,7 @@ async def test_prepared_is_what_is_sent_and_asks_nothing():
     provider = ToolCallingProvider(model)
     await provider.describe("m")
     described, request = model.described, asked(*PAST)
-    prepared = provider.prepared(request)
+    prepared = provider.prepare(request)
     assert model.described == described
     await say(provider, request)
     assert (prepared.messages, prepared.tools) == (model.sent.messages, ())

@@ -161,10 +161,10 @@ async def test_the_word_gate_is_for_weak_models_without_an_adapter():
     provider = ToolCallingProvider(plain)
     await provider.describe("m")
     request = StepRequest("m", (user("tell me a joke"),), tools=(ADD,))
-    assert not provider.prepared(request).sampling.json_schema
+    assert not provider.prepare(request).sampling.json_schema
     tuned = ToolCallingProvider(Small(CALL))
     await tuned.describe("m")
-    assert tuned.prepared(request).sampling.json_schema
+    assert tuned.prepare(request).sampling.json_schema
 
 
 async def test_a_call_that_is_cut_off_is_handed_on_as_it_stands():

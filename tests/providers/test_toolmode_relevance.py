@@ -53,14 +53,14 @@ class Known:
     async def describe(self, model: str) -> ModelProfile:
         return self.info
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         return request
 
 
 async def told(parameters: int | None, question: str, **fields) -> str:
     provider = ToolCallingProvider(Known(parameters))  # type: ignore[arg-type]
     await provider.describe("m")
-    sent = provider.prepared(StepRequest("m", (user(question),), (*RUNTIME, RUN), **fields))
+    sent = provider.prepare(StepRequest("m", (user(question),), (*RUNTIME, RUN), **fields))
     return "\n".join(message.text for message in sent.messages)
 
 

@@ -21,7 +21,7 @@ from aish.storage.postgres.database import (
     migrate,
     migrations,
     name_of,
-    open_connection,
+    open_database,
     unescape,
 )
 from aish.storage.postgres.sql.sessions import NEXT_CURSOR
@@ -358,7 +358,7 @@ async def test_a_replica_that_froze_with_a_lock_does_not_stop_the_others_for_lon
     database: Database, store: PostgresStore
 ) -> None:
     await begin(store)
-    frozen = await open_connection(database.url, connect_s=5, statement_s=5)
+    frozen = await open_database(database.url, connect_s=5, statement_s=5)
     [lock] = lock_numbers([WriteOperation(None, durable=True, keys=(BUDGET,))])
     await frozen.execute(f"BEGIN; SELECT pg_advisory_xact_lock({lock})")
     wanted = Reservation("use_1", 1, 2, "", "m", Category.MAIN, 1.0)

@@ -256,7 +256,7 @@ async def test_a_locked_store_loses_nothing_that_nobody_waits_for(store: SqliteS
         other.execute("ROLLBACK")
     await store.flush()
     assert [await store.read_events(turn) for turn in ("turn_2", "turn_3")] == [line(1)] * 2
-    assert (await store.spent()).prompt_tokens == 7
+    assert (await store.sum_spending()).prompt_tokens == 7
 
 
 async def test_old_usage_takes_a_row_for_each_model_and_quarter_of_an_hour(store: SqliteStore, path: Path) -> None:

@@ -133,7 +133,7 @@ class Twins(RuleBasedStateMachine):
 
     @rule(session=sessions | st.none(), since_ms=times)
     def read_spending(self, session: str | None, since_ms: int) -> None:
-        self.both(lambda store: store.spent(since_ms=since_ms, session=session))
+        self.both(lambda store: store.sum_spending(since_ms=since_ms, session=session))
         self.both(lambda store: listed(store.list_spent(since_ms=since_ms, session=session)))
 
     @rule(

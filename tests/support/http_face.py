@@ -49,7 +49,7 @@ class FakeRuntime:
         await asyncio.wait_for(self.settled.wait(), timeout_s)
         return ()
 
-    def reloaded(self) -> FakeRuntime:
+    def reload(self) -> FakeRuntime:
         assert self.reloads_to is not None
         return self.reloads_to
 

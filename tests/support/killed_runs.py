@@ -90,7 +90,7 @@ class Workshop:
         path = self._workspace / f"{arguments['n']}.txt"
         return json.dumps([str(path), _digest(path), hashlib.sha256(str(arguments["n"]).encode()).hexdigest()])
 
-    async def happened(self, name: str, witness: str) -> bool | None:
+    async def has_happened(self, name: str, witness: str) -> bool | None:
         path, before, after = json.loads(witness)
         now = _digest(Path(path))
         return True if now == after else False if now == before else None

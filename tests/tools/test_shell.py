@@ -287,7 +287,7 @@ async def test_commands_run_in_copies_of_the_live_shell_inside_the_sandbox(tmp_p
 async def test_what_the_person_chose_runs_in_their_shell_unless_the_sandbox_is_demanded(tmp_path, mode):
     commands = live_commands(tmp_path, Live(tmp_path), NoSandbox(), mode)
     shell = commands.tools()
-    with commands.chosen("make"):
+    with commands.choose("make"):
         chosen = await shell.call("run", {"command": "make"}, Context())
         other = await shell.call("run", {"command": "make it"}, Context())
     later = await shell.call("run", {"command": "make"}, Context())

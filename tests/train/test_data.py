@@ -30,7 +30,7 @@ def test_a_training_prompt_is_what_the_constrained_mode_sends(tools):
 
     messages = (SystemMessage("Be brief."), user("Add 2 and 3"))
     specs = tuple(written.spec for written in tools[:5])
-    sent = ToolCallingProvider(ScriptedProvider("s", {})).prepared(
+    sent = ToolCallingProvider(ScriptedProvider("s", {})).prepare(
         StepRequest(model="m", messages=messages, tools=specs, tool_mode="constrained")
     )
     assert prompt(messages, specs) == templated(sent.messages)

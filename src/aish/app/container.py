@@ -141,7 +141,7 @@ class Container:
 
     @cached_property
     def store(self) -> Store:
-        return add_telemetry(make_store(self.config.store), self.config.telemetry, self.redacted)
+        return add_telemetry(make_store(self.config.store), self.config.telemetry, self.redact_text)
 
     @cached_property
     def model_cache(self) -> ModelCache:
@@ -195,7 +195,7 @@ class Container:
 
     def _announce_presence(self) -> AbstractAsyncContextManager[None]:
         """Announces this process to other hosts that share the database."""
-        return self._owners.announced() if isinstance(self._owners, HostPresence) else nullcontext()
+        return self._owners.announce() if isinstance(self._owners, HostPresence) else nullcontext()
 
     @cached_property
     def _owners(self) -> ProcessOwners:
@@ -245,7 +245,7 @@ class Container:
         await self._mcp.reconnect(name)
 
     async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
-        return await self._mcp.wait_settled(timeout_s, names)
+        return await self._mcp.wait_until_started(timeout_s, names)
 
     @cached_property
     def shell_context(self) -> ShellContext:
@@ -262,8 +262,8 @@ class Container:
     def containment(self) -> CommandContainment:
         return CommandContainment(self._commands, self.shell_context)
 
-    def chosen_command(self, command: str) -> AbstractContextManager[None]:
-        return self._commands.chosen(command)
+    def choose_command(self, command: str) -> AbstractContextManager[None]:
+        return self._commands.choose(command)
 
     async def describe_sandbox(self) -> str:
         return await self._commands.sandbox.describe()
@@ -307,10 +307,10 @@ class Container:
     def _redactor(self) -> Redactor:
         return Redactor([*secrets_of(self.config), *secret_variables(self.process_environment.env)])
 
-    def redacted(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         return self._redactor.text(text)
 
-    def reloaded(self) -> Container:
+    def reload(self) -> Container:
         return runtime(self._endpoints, workspace=str(self.process_environment.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
@@ -324,7 +324,7 @@ class Container:
             env.get("PATH", ""),
             tldr=tldr_folders(home),
             history=history_file(home, env.get("HISTFILE", "")) if self.config.shell.recall_history else None,
-            redacted=self.redacted,
+            redacted=self.redact_text,
         )
         return await asyncio.to_thread(index.search, question, limit)
 

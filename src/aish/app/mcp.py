@@ -80,7 +80,7 @@ class McpConnections:
             if name in servers.servers and servers.servers[name].state is ServerState.FAILED:  # such as a mistyped one
                 await servers.disconnect(name)
             servers.connect(spec)
-        await self.wait_settled(spec.start_timeout_s, [name])
+        await self.wait_until_started(spec.start_timeout_s, [name])
         return name
 
     async def disconnect(self, name: str) -> None:
@@ -100,11 +100,11 @@ class McpConnections:
                 raise UsageError(
                     f"no MCP server named {name}", hint="name it under [mcp.servers], or give its URL or command"
                 )
-        await self.wait_settled(2 * server.spec.start_timeout_s, [name])
+        await self.wait_until_started(2 * server.spec.start_timeout_s, [name])
 
-    async def wait_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_until_started(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until each server is ready or has failed. Returns those that still connect."""
-        return await self._opened.wait_settled(timeout_s, names) if self._opened else ()
+        return await self._opened.wait_until_started(timeout_s, names) if self._opened else ()
 
     @property
     def dynamic_servers(self) -> Sequence[DynamicMcpView]:

@@ -49,13 +49,13 @@ class Providers:
         """The providers given for this run, then the preferred one, the configured ones and the built-in ones."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        return LazyProviders({name: partial(self._made, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
+        return LazyProviders({name: partial(self._make, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
 
-    def _made(self, name: str) -> Provider:
+    def _make(self, name: str) -> Provider:
         configured = self._config.providers.get(name)
         if configured is not None:
-            return self._guarded(_calling_tools(self._provider(name, configured)), configured)
-        return _calling_tools(self._embedded(name) if name == EMBEDDED else self._scripted(name, ""))
+            return self._add_redaction(_calling_tools(self._provider(name, configured)), configured)
+        return _calling_tools(self._make_embedded(name) if name == EMBEDDED else self._make_scripted(name, ""))
 
     async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
         """The providers to ask if no model is named: the configured ones, otherwise local servers; then the embedded
@@ -64,7 +64,7 @@ class Providers:
         found = () if configured else await self.discover()
         return [*configured, *found, providers[EMBEDDED]]
 
-    def _guarded(self, provider: Provider, settings: ProviderConfig) -> Provider:
+    def _add_redaction(self, provider: Provider, settings: ProviderConfig) -> Provider:
         """Adds redaction. It is the outermost layer: a secret may be restored only once it is known whether the text of
         a model is a tool call."""
         if not settings.redact:
@@ -79,9 +79,9 @@ class Providers:
     def _provider(self, name: str, settings: ProviderConfig) -> Provider:
         match settings.kind:
             case "embedded":
-                return self._embedded(name, settings.file)
+                return self._make_embedded(name, settings.file)
             case "scripted":
-                return self._scripted(name, settings.file)
+                return self._make_scripted(name, settings.file)
             case _:
                 members = [self._endpoint(name, settings, url) for url in settings.endpoints]
                 return self._pool(name, members, settings.timeout_s)
@@ -120,7 +120,7 @@ class Providers:
     def _server(self, server: ServerConfig) -> Provider:
         return self._endpoint(server.name, ProviderConfig(kind=server.kind, url=server.url), server.url)
 
-    def _embedded(self, name: str, file: str = "") -> Provider:
+    def _make_embedded(self, name: str, file: str = "") -> Provider:
         from aish.providers.embedded.provider import EmbeddedProvider, EmbeddedSettings
         from aish.providers.endpoint import Endpoint
         from aish.providers.model_store.cache import PreferredModel
@@ -136,7 +136,7 @@ class Providers:
             name=name,
         )
 
-    def _scripted(self, name: str, file: str) -> Provider:
+    def _make_scripted(self, name: str, file: str) -> Provider:
         from aish.providers.scripted import ScriptedProvider, fake_tool, load_script
 
         scripts = {Path(file).stem: load_script(Path(file))} if file else {"fake-tool": fake_tool}

@@ -122,7 +122,7 @@ class CommandRunner:
         )
 
     @contextmanager
-    def chosen(self, command: str) -> Iterator[None]:
+    def choose(self, command: str) -> Iterator[None]:
         """Inside, exactly this command runs in the user's own shell, since the user chose it."""
         self._chosen = command
         try:

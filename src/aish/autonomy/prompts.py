@@ -31,7 +31,7 @@ _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a li
 _MAX_RECOVERED = 10
 
 _RULES = (
-    "You work towards a goal by yourself, step by step; nobody answers questions in between. In each step use tools or "
+    "You work towards a goal by yourself, step by step; no one answers questions in between. In each step use tools or "
     "write commands, each on a line of its own that begins with CMD: and holds nothing else. You are then told what "
     "came of them. Some are refused or skipped: find another way. Do one small thing at a time and look at the result. "
     f"When the goal is reached, and only then, write {COMPLETE} on a line of its own."

@@ -33,7 +33,7 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
     step: int = 0
     spent_s: float = 0.0
     tasks: str = ""
-    told: str = ""  # text for the model at the next step
+    note: str = msgspec.field(default="", name="told")  # text for the model at the next step
     skips: int = 0  # in a row
     idle: int = 0  # steps in a row without an effect
     commands: tuple[str, ...] = ()  # of the last step, still to be run

@@ -30,7 +30,7 @@ from aish.autonomy.turn_summary import TurnSummary
 from aish.engine.engine import Engine
 from aish.engine.tools.consent import ASKED_FOR
 from aish.errors import AishError, RunLost, StoreError
-from aish.runs.journal import digest_of
+from aish.runs.journal import call_digest
 from aish.runs.ownership import OwnedRun
 from aish.safety.redaction.redactor import MARK
 from aish.tool_calls.detect.proposals import proposals
@@ -109,8 +109,8 @@ class GoalWorker:
     async def _resume(self, answer: HaltAnswer | None) -> None:
         halt = self._state.halt
         lost = LOST_ANSWER if self._state.asked else ""
-        told = "\n\n".join(filter(None, (self._state.told, lost, self._report_recovery())))
-        self._change(halt=None, asked=False, told=told)
+        note = "\n\n".join(filter(None, (self._state.note, lost, self._report_recovery())))
+        self._change(halt=None, asked=False, note=note)
         if answer is None or halt is None:
             return
         if answer.choice in _STATE_AFTER:
@@ -134,7 +134,7 @@ class GoalWorker:
         if answer.arguments is None and self._has_lost_secret(question.tool, arguments):
             self._revoke_completion()
             return
-        self._change(allowed=digest_of(question.tool, arguments))
+        self._change(allowed=call_digest(question.tool, arguments))
         await self._save()
         result = await self._call(question.tool, arguments)
         if result is not None:
@@ -164,8 +164,8 @@ class GoalWorker:
         await self._check_limits()
         if self._stop:
             return
-        number, told = self._state.step + 1, self._state.told
-        text = next_step(number, self._state.max_steps, told)
+        number, note = self._state.step + 1, self._state.note
+        text = next_step(number, self._state.max_steps, note)
         self._change(step=number, asked=True)
         await self._save()
         async with self._watcher.step(number, self._state.max_steps, await self._cost()) as show:
@@ -176,7 +176,7 @@ class GoalWorker:
             return
         commands = tuple(proposals(summary.text))
         idle = 0 if summary.has_acted or commands else self._state.idle + 1
-        self._change(told="", commands=commands, complete=is_complete(summary.text), idle=idle)
+        self._change(note="", commands=commands, complete=is_complete(summary.text), idle=idle)
         if self._stop:
             return
         if idle:
@@ -321,7 +321,7 @@ class GoalWorker:
 
     async def _ask(self, question: Question) -> Answer:
         """Answers a question of the gate."""
-        if digest_of(question.tool, question.arguments) == self._state.allowed:
+        if call_digest(question.tool, question.arguments) == self._state.allowed:
             self._change(skips=0)
             return Answer(Choice.YES)
         hazard = await find_hazard(question, self._containment) if question.tool == SHELL else ""
@@ -401,7 +401,7 @@ class GoalWorker:
 
     async def _cost(self) -> float:
         record = self._run.record
-        return (await self._engine.store.spent(since_ms=record.created_ms, session=record.session)).cost
+        return (await self._engine.store.sum_spending(since_ms=record.created_ms, session=record.session)).cost
 
     def _tell_result(self, tool: str, arguments: Arguments, result: ToolResult) -> None:
         self._tell(describe_call(tool, arguments, result.status.value, text_of(result.parts)))
@@ -416,7 +416,7 @@ class GoalWorker:
 
     def _tell(self, text: str) -> None:
         """Adds text for the model to the next step."""
-        self._change(told="\n\n".join(filter(None, (self._state.told, text))))
+        self._change(note="\n\n".join(filter(None, (self._state.note, text))))
 
     def _change(self, **fields: object) -> None:
         self._state = msgspec.structs.replace(self._state, **fields)

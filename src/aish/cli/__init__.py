@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def run(words: Sequence[str]) -> int:
     """Runs a command line. Returns the exit code."""
-    arguments = parse(words)
-    from aish.cli.commands import RUN, guarded
+    arguments = parse_command_line(words)
+    from aish.cli.commands import RUN, run_guarded
 
-    return guarded(lambda: RUN[arguments.command](arguments))
+    return run_guarded(lambda: RUN[arguments.command](arguments))
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
+def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     """Parses a command line. A first word that is no command begins a question for `aish ask`."""
     from argparse import Namespace
 
@@ -70,6 +70,6 @@ def serve_app(words: Sequence[str]) -> Any:
     from aish.frontends.http.server import serve as http_serve
     from aish.frontends.mcp.http import mcp_mount
 
-    arguments = parse(words)
+    arguments = parse_command_line(words)
     runtime = app.serving_runtime(arguments.endpoint, arguments.workspace)
     return http_serve.make_app(arguments, runtime, mcp_mount)[1]

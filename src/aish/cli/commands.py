@@ -57,11 +57,11 @@ def _config(arguments: argparse.Namespace) -> int:
 def _sessions(arguments: argparse.Namespace) -> int:
     if arguments.action != "resume":
         return _runs("admin.store:run_sessions")(arguments)
-    from aish.cli import parse
+    from aish.cli import parse_command_line
 
     # Opens the shell in a session.
     session = "--continue" if arguments.id == "latest" else f"--session={arguments.id}"
-    return _ask(parse([session, f"--model={arguments.model}"]))
+    return _ask(parse_command_line([session, f"--model={arguments.model}"]))
 
 
 def _mcp(arguments: argparse.Namespace) -> int:
@@ -116,7 +116,7 @@ RUN: dict[str, Run] = {
 }
 
 
-def guarded(work: Callable[[], int]) -> int:
+def run_guarded(work: Callable[[], int]) -> int:
     """Runs a command. An exception becomes a sentence and an exit code, never a traceback."""
     try:
         code = work()

@@ -11,7 +11,7 @@ from aish import __version__
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
-  5 a limit was reached   6 work halted, a person has to decide   130 interrupted   1 anything else
+  5 a limit was reached   6 work halted, you have to decide   130 interrupted   1 anything else
 
 commands (see `aish help COMMAND`):
   aish [ask] QUESTION      one question; what is piped in goes along with it

@@ -49,11 +49,11 @@ class Checker:
         if isinstance(node, Leaf):
             return self._leaf(value, node, path)
         if not isinstance(value, Mapping):
-            return self._wrong(path, "a table", found(value))
+            return self._wrong(path, "a table", describe_wrong(value))
         if isinstance(node, Table):
             return self._table(value, node, path)
         if isinstance(node, Named):
-            return self._named(value, node, path)
+            return self._check_named(value, node, path)
         assert_never(node)
 
     def _table(self, values: Mapping[str, Any], table: Table, path: KeyPath) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Checker:
                 valid[name] = checked
         return valid
 
-    def _named(self, values: Mapping[str, Any], named: Named, path: KeyPath) -> dict[str, Any]:
+    def _check_named(self, values: Mapping[str, Any], named: Named, path: KeyPath) -> dict[str, Any]:
         valid: dict[str, Any] = {}
         for name, value in values.items():
             here = (*path, name)
@@ -84,9 +84,9 @@ class Checker:
         except (msgspec.ValidationError, OverflowError) as exc:
             tables = isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
             where = f": {exc}" if tables and not leaf.hide else ""  # names the table and its mistake
-            return self._wrong(path, leaf.expected, found(value, hide=leaf.hide) + where)
+            return self._wrong(path, leaf.expected, describe_wrong(value, hide=leaf.hide) + where)
         if isinstance(value, float) and not math.isfinite(value):
-            return self._wrong(path, leaf.expected, found(value))
+            return self._wrong(path, leaf.expected, describe_wrong(value))
         if leaf.secret:
             return value if value is None or isinstance(value, Secret) else Secret(value)
         return self._absolute_path(value, leaf) if leaf.path and value else value
@@ -133,7 +133,7 @@ def decode_secret(kind: type, value: Any) -> Any:
     raise msgspec.ValidationError("expected text")
 
 
-def found(value: Any, *, hide: bool = False) -> str:
+def describe_wrong(value: Any, *, hide: bool = False) -> str:
     """Describes a wrong value. Never shows the content of a secret."""
     if isinstance(value, bool):
         return "true" if value else "false"

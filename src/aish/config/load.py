@@ -82,7 +82,7 @@ def load_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] |
     loading = _load(cwd, env, flags or {})
     if loading.problems:
         raise ConfigError("\n".join(map(str, loading.problems)), hint="mend it, then run `aish config check`")
-    return loading.loaded()
+    return loading.finish()
 
 
 def check_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> list[Problem]:
@@ -127,7 +127,7 @@ class _Loading:
             **{name: msgspec.convert(value, kinds[name], dec_hook=decode_secret) for name, value in self.values.items()}
         )
 
-    def loaded(self) -> Loaded:
+    def finish(self) -> Loaded:
         return Loaded(self.config(), self.origins, tuple(self.notices), tuple(self.files))
 
     def add_defaults(self) -> None:

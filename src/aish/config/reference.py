@@ -135,7 +135,7 @@ class Row(NamedTuple):
 
 def show_rows(loaded: Loaded) -> list[Row]:
     """Returns the rows in the order of the schema. A key that is not set has an empty value."""
-    return [_shown(loaded, path, value) for path, value in _leaves(loaded.config, ())]
+    return [_make_row(loaded, path, value) for path, value in _leaves(loaded.config, ())]
 
 
 def show_value(value: Any) -> str:
@@ -146,7 +146,7 @@ def show_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _quoted(mask_logins(value))
+        return _quote(mask_logins(value))
     if isinstance(value, list | tuple):
         return "[" + ", ".join(show_value(item) for item in value) + "]"
     if isinstance(value, msgspec.Struct):
@@ -155,7 +155,7 @@ def show_value(value: Any) -> str:
     return str(value)
 
 
-def _shown(loaded: Loaded, path: KeyPath, value: Any) -> Row:
+def _make_row(loaded: Loaded, path: KeyPath, value: Any) -> Row:
     origin = loaded.origin(".".join(path))
     return Row(".".join(_key(name) for name in path), show_value(value), origin.where or origin.layer)
 
@@ -171,10 +171,10 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+    return name if _BARE_KEY.fullmatch(name) else _quote(name)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     # A JSON string is a TOML string, except for DEL, which TOML wants escaped.
     quoted = msgspec.json.encode(text.encode("utf-8", "replace").decode()).decode()
     return quoted.replace("\x7f", "\\u007f")

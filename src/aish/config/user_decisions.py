@@ -49,7 +49,7 @@ def is_trusted(path: Path, content: bytes, *, env: Mapping[str, str]) -> bool:
     return read_pins(trust_file(env)).get(_name(path)) == content_hash(content)
 
 
-def trust(path: Path, *, env: Mapping[str, str], expected: str | None = None) -> str:
+def trust_project_file(path: Path, *, env: Mapping[str, str], expected: str | None = None) -> str:
     """Accepts the file as it is now and returns its hash. `expected` is the hash of what the user was shown."""
     found = content_hash(project_content(path))
     if expected is not None and found != expected:
@@ -127,14 +127,14 @@ def change_file(file: Path, make_content: Callable[[], bytes]) -> None:
     ConfigError."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(file.parent):
+        with _lock(file.parent):
             _replace(file, make_content())
     except OSError as exc:
         raise ConfigError(f"{file} cannot be written: {exc.strerror}", hint="make its directory writable") from exc
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Locks the folder, not the file: each change replaces the file by a new one."""
     import fcntl  # most runs change nothing
 

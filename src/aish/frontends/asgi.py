@@ -103,14 +103,14 @@ class HttpRefusal(Exception):
         self.headers = tuple(headers)
 
 
-class Headers(msgspec.Struct, frozen=True):
+class RequestHeaders(msgspec.Struct, frozen=True):
     """Request headers: all in their order, and the first value of each lower-case name."""
 
     pairs: Sequence[tuple[bytes, bytes]]
     raw: dict[bytes, bytes]
 
     def __repr__(self) -> str:
-        return "Headers(…)"  # they contain keys and cookies
+        return "RequestHeaders(…)"  # they contain keys and cookies
 
     def get(self, name: str) -> str | None:
         value = self.raw.get(name.encode("latin-1"))
@@ -134,7 +134,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self.headers = Headers(scope["headers"], dict(reversed(scope["headers"])))  # ASGI has them in lower case
+        self.headers = RequestHeaders(scope["headers"], dict(reversed(scope["headers"])))  # ASGI has them in lower case
         self._scope = scope
         self.owner: str = scope.get(OWNER, "")
         self._link: ServerLink | None = scope.get(CONNECTION)
@@ -203,7 +203,7 @@ class Exchange:
             if not event.get("more_body"):
                 return b"".join(pieces)
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         """Returns when the client has closed the connection. Only after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -212,7 +212,7 @@ class Exchange:
         """Calls `tell` once when the client has gone, until `stop_watching`. Use it only after the body was read."""
         self._when_gone = tell
         if self._link is None:
-            self._waiting = asyncio.ensure_future(self.gone())
+            self._waiting = asyncio.ensure_future(self.wait_until_gone())
             self._waiting.add_done_callback(lambda ended: None if ended.cancelled() or ended.exception() else tell())
             return
         self._link.on_gone = tell

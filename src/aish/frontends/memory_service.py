@@ -36,13 +36,13 @@ class MemoryService:
         words = self._redacted(text).split(" ")
         tags = tuple(dict.fromkeys(word[1:] for word in words if word.startswith("#") and len(word) > 1))[:MAX_TAGS]
         plain = " ".join(word for word in words if not (word.startswith("#") and len(word) > 1)).strip()
-        fact = Fact(new_id("fact"), _checked(plain), self._now_ms, self._now_ms, kind, tags, source)
+        fact = Fact(new_id("fact"), _check(plain), self._now_ms, self._now_ms, kind, tags, source)
         await self._store.put_facts([fact])
         return fact
 
     async def edit(self, id: str, text: str) -> Fact:
         fact = await self.get(id)
-        changed = msgspec.structs.replace(fact, text=_checked(self._redacted(text)), updated_ms=self._now_ms)
+        changed = msgspec.structs.replace(fact, text=_check(self._redacted(text)), updated_ms=self._now_ms)
         await self._store.put_facts([changed])
         return changed
 
@@ -81,7 +81,7 @@ class MemoryService:
             given = {"text": given} if isinstance(given, str) else given
             defaults = {"id": new_id("fact"), "created_ms": self._now_ms, "updated_ms": self._now_ms, "source": source}
             fact = msgspec.convert({**defaults, **given}, Fact)
-            fact = msgspec.structs.replace(fact, text=_checked(self._redacted(fact.text)))
+            fact = msgspec.structs.replace(fact, text=_check(self._redacted(fact.text)))
             _check_fields(fact)
         except (msgspec.MsgspecError, TypeError, UsageError, RecursionError) as exc:
             reason = exc.message if isinstance(exc, AishError) else str(exc)
@@ -106,7 +106,7 @@ def _check_fields(fact: Fact) -> None:
         raise UsageError("its id is empty or too long")
 
 
-def _checked(text: str) -> str:
+def _check(text: str) -> str:
     text = text.strip()
     if not text:
         raise UsageError("there is nothing to remember", hint=":remember TEXT")

@@ -175,10 +175,10 @@ async def _load_resource(mention: str, server: McpServerView, uri: str) -> Seque
         output = await server.session.read_resource(uri)
     except AishError as exc:
         raise UsageError(f"@{mention}: {exc.message}; nothing was sent", hint=exc.hint) from exc
-    return [TextPart(f"\n\n[@{mention}]\n"), *map(_bounded, output.parts)]
+    return [TextPart(f"\n\n[@{mention}]\n"), *map(_shorten, output.parts)]
 
 
-def _bounded(part: Part) -> Part:
+def _shorten(part: Part) -> Part:
     if not isinstance(part, TextPart) or len(part.text) <= MAX_CHARS:
         return part
     return TextPart(f"{part.text[:MAX_CHARS]}\n[aish] … {len(part.text) - MAX_CHARS} characters left out …")

@@ -89,14 +89,14 @@ def make_planning(config: PlannerConfig, given: Any) -> Planning | None:
         raise UsageError("planner.max_steps: must be at least 1")
     return Planning(
         model=wanted.model or config.model,
-        max_steps=_capped(wanted.max_steps, config.max_steps),
-        max_rewrites=_capped(wanted.max_rewrites, min(config.max_rewrites, _MAX_REWRITES)),
-        max_replans=_capped(wanted.max_replans, config.max_replans),
+        max_steps=_cap(wanted.max_steps, config.max_steps),
+        max_rewrites=_cap(wanted.max_rewrites, min(config.max_rewrites, _MAX_REWRITES)),
+        max_replans=_cap(wanted.max_replans, config.max_replans),
         plan=wanted.plan,
     )
 
 
-def _capped(wanted: int | None, limit: int) -> int:
+def _cap(wanted: int | None, limit: int) -> int:
     return limit if wanted is None else max(0, min(wanted, limit))
 
 

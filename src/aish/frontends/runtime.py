@@ -213,7 +213,7 @@ class Runtime(Protocol):
     def containment(self) -> Containment:
         """The sandbox for a model's commands, as autonomous work sees it."""
 
-    def chosen_command(self, command: str) -> AbstractContextManager[None]:
+    def choose_command(self, command: str) -> AbstractContextManager[None]:
         """Inside, `shell__run` runs exactly this command in the live shell itself, since the user chose it, unless the
         configuration demands the sandbox. Every other command of a model runs in a copy of that shell."""
 
@@ -257,10 +257,10 @@ class Runtime(Protocol):
         tools beside them. It neither routes questions nor adds memory or project files. It needs no closing: everything
         it uses belongs to `base` or ends with each call."""
 
-    def redacted(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text without known secrets."""
 
-    def reloaded(self) -> Runtime:
+    def reload(self) -> Runtime:
         """A new runtime from the current configuration. Raises ConfigError; this runtime stays as it is."""
 
     def live_shell(

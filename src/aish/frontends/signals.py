@@ -31,10 +31,10 @@ def set_interrupt_handler(react: Callable[[], object] | None) -> None:
 
 
 def run_until_done(work: Coroutine[Any, Any, int]) -> int:
-    return asyncio.run(_guarded(work))
+    return asyncio.run(_run_guarded(work))
 
 
-async def _guarded(work: Coroutine[Any, Any, int]) -> int:
+async def _run_guarded(work: Coroutine[Any, Any, int]) -> int:
     task = asyncio.ensure_future(work)
     received: list[int] = []
 

@@ -50,7 +50,7 @@ def estimate_note(spent: Spent) -> str:
     return f" ~est={spent.estimates}" if deviation > _MAX_DEVIATION else ""
 
 
-def table_lines(groups: dict[tuple[str, ...], Spent], by: Sequence[By]) -> list[str]:
+def spending_lines(groups: dict[tuple[str, ...], Spent], by: Sequence[By]) -> list[str]:
     if not groups:
         return []
     widths = [max(len(field), *(len(key[column]) for key in groups)) for column, field in enumerate(by)]

@@ -29,8 +29,8 @@ from aish.net.jsonrpc_message import (
     decode_messages,
     encode_error,
     encode_notification,
-    encode_request,
     encode_result,
+    encode_rpc_request,
     guess_request_id,
     parse_integer,
 )
@@ -129,12 +129,12 @@ class Peer:
         """Sends a request that opens something, such as a subscription. Its response comes at the end and is
         ignored."""
         self._last_id += 1
-        self._send_in_background(encode_request(self._last_id, method, params))
+        self._send_in_background(encode_rpc_request(self._last_id, method, params))
 
     async def _exchange(self, method: str, params: Any) -> msgspec.Raw:
         self._check_open()
         self._last_id = id = self._last_id + 1
-        data = self._frame(encode_request(id, method, params))
+        data = self._frame(encode_rpc_request(id, method, params))
         response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._pending[id] = response
         sent = False

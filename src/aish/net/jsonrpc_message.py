@@ -98,24 +98,24 @@ _decode_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_request(id: int, method: str, params: Any = msgspec.UNSET) -> bytes:
-    return _encoded(_Request(id=id, method=method, params=params))
+def encode_rpc_request(id: int, method: str, params: Any = msgspec.UNSET) -> bytes:
+    return _encode_message(_Request(id=id, method=method, params=params))
 
 
 def encode_notification(method: str, params: Any = msgspec.UNSET) -> bytes:
-    return _encoded(_Notification(method=method, params=params))
+    return _encode_message(_Notification(method=method, params=params))
 
 
 def encode_result(id: Any, result: Any) -> bytes:
-    return _encoded(_Result(id=id, result=result))
+    return _encode_message(_Result(id=id, result=result))
 
 
 def encode_error(id: Any, error: RpcError) -> bytes:
     body = {"code": error.code, "message": error.message}
-    return _encoded(_Failure(id=id, error=body if error.data is None else body | {"data": error.data}))
+    return _encode_message(_Failure(id=id, error=body if error.data is None else body | {"data": error.data}))
 
 
-def _encoded(message: msgspec.Struct) -> bytes:
+def _encode_message(message: msgspec.Struct) -> bytes:
     try:
         return _encode(message)
     except (TypeError, ValueError, RecursionError) as exc:  # a lone surrogate is a ValueError

@@ -98,7 +98,7 @@ class HostPresence(ProcessOwners):
         return now_s - self._changed_s.get(owner, self._first_seen_s) < SILENT_S
 
     @asynccontextmanager
-    async def announced(self) -> AsyncIterator[None]:
+    async def announce(self) -> AsyncIterator[None]:
         """Inside, this process announces itself and watches the others."""
         beating = asyncio.create_task(self._keep_beating(), name="aish-presence")
         try:

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
 from aish.net.http.client import HttpClient, Response, Timeouts
-from aish.providers.http_faults import error_text, refusal, translate
+from aish.providers.http_faults import error_text_of, refusal, translate_wire_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 
 # A listing of some thousand models, or embeddings of a batch.
@@ -120,7 +120,7 @@ class Backend:
         try:
             request = self._http.request(method, url, headers=headers, body=body, timeouts=timeouts)
         except (WireError, UsageError) as exc:
-            raise self.translated(exc) from exc
+            raise self.translate_error(exc) from exc
         return _CheckedResponse(self, model, request, has_deadline)
 
     async def _call(self, method: str, url: str, body: bytes, model: str, timeouts: Timeouts) -> Any:
@@ -129,7 +129,7 @@ class Backend:
             try:
                 return decode_json(data)
             except NotJson as exc:
-                shown = error_text(data)[:80]
+                shown = error_text_of(data)[:80]
                 raise ProviderProtocolError(f"{self.name} did not answer with JSON: {shown}", hint=WRONG_URL) from exc
 
     async def refusal(self, model: str, response: Response) -> ProviderError:
@@ -142,8 +142,8 @@ class Backend:
             hint="turn off compression in the proxy or gateway before it",
         )
 
-    def translated(self, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
-        return self.without_secrets(translate(self.name, error, has_deadline=has_deadline))
+    def translate_error(self, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
+        return self.without_secrets(translate_wire_error(self.name, error, has_deadline=has_deadline))
 
     def without_secrets(self, error: ProviderError) -> ProviderError:
         """Some backends repeat the key that they refuse."""
@@ -166,7 +166,7 @@ class _CheckedResponse(msgspec.Struct, eq=False):
         try:
             response = await self.request.__aenter__()
         except (WireError, UsageError) as exc:
-            raise self.backend.translated(exc, has_deadline=self.has_deadline) from exc
+            raise self.backend.translate_error(exc, has_deadline=self.has_deadline) from exc
         encoding = response.headers.find("content-encoding")
         if response.status == 200 and (encoding is None or encoding.strip().lower() in ("", "identity")):
             return response
@@ -183,6 +183,6 @@ class _CheckedResponse(msgspec.Struct, eq=False):
         if exc is None:
             return
         if isinstance(exc, WireError | UsageError):
-            raise self.backend.translated(exc, has_deadline=self.has_deadline) from exc
+            raise self.backend.translate_error(exc, has_deadline=self.has_deadline) from exc
         if isinstance(exc, ProviderError):
             self.backend.without_secrets(exc)

@@ -48,7 +48,7 @@ _TEMPLATE_HINT = (
 )
 
 
-def translate(provider: str, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
+def translate_wire_error(provider: str, error: WireError | UsageError, *, has_deadline: bool = False) -> ProviderError:
     """`has_deadline`: the caller limited the time for the whole call."""
     if isinstance(error, WireTimeout):
         is_deadline = has_deadline and error.phase == "total"
@@ -66,9 +66,9 @@ def translate(provider: str, error: WireError | UsageError, *, has_deadline: boo
 async def refusal(provider: str, model: str, response: Response) -> ProviderError:
     """The error for a reply without a status of success."""
     if 300 <= response.status < 400:
-        return _moved(provider, response)
+        return _moved_error(provider, response)
     body = await _read_some(response)
-    return error_for(provider, model, response.status, error_text(body), response.headers.get("retry-after"))
+    return error_for(provider, model, response.status, error_text_of(body), response.headers.get("retry-after"))
 
 
 def error_for(provider: str, model: str, status: int, text: str, retry_after: str = "") -> ProviderError:
@@ -97,7 +97,7 @@ def stream_error(provider: str, model: str, error: Any) -> ProviderError:
     return error_for(provider, model, status, _message_of(error))
 
 
-def error_text(body: bytes) -> str:
+def error_text_of(body: bytes) -> str:
     """The part of an error body that people should read: the message in JSON, the kind of a page, or the text
     itself."""
     try:
@@ -107,7 +107,7 @@ def error_text(body: bytes) -> str:
         return "an HTML page" if text[:1] == "<" else _one_line(text)
 
 
-def _moved(provider: str, response: Response) -> ProviderRejected:
+def _moved_error(provider: str, response: Response) -> ProviderRejected:
     where = _one_line(response.headers.get("location").partition("?")[0])
     message = f"{provider} answered {response.status}: it has moved" + (f" to {where}" if where else "")
     return ProviderRejected(message, status=response.status, hint="set the provider's url to where it is now")

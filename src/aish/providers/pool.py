@@ -181,9 +181,9 @@ class PoolProvider:
         async with aclosing(self._batches(request, relay)) as batches:
             yield batches
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         """The same for any member, since they serve the same models in the same way."""
-        return self._members[0].provider.prepared(request) if self._members else request
+        return self._members[0].provider.prepare(request) if self._members else request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         for member in self._in_order()[:1]:

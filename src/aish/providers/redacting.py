@@ -67,9 +67,9 @@ class RedactingProvider:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         """Placeholders are counted by `count_tokens`, which sees the text."""
-        return self._inner.prepared(request)
+        return self._inner.prepare(request)
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, self._redactor.text(text))

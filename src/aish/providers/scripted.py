@@ -62,7 +62,7 @@ class ScriptedProvider:
         async with aclosing(self._play(request, relay)) as batches:
             yield batches
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:

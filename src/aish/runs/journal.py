@@ -63,11 +63,11 @@ class Journal:
 
     def doubt(self, spec: ToolSpec, arguments: Arguments) -> str:
         """Why this call must not be made without asking, or ""."""
-        return self._doubts.get(digest_of(spec.name, arguments), "") if self._doubts else ""
+        return self._doubts.get(call_digest(spec.name, arguments), "") if self._doubts else ""
 
     async def intend(self, call: str, spec: ToolSpec, arguments: Arguments, witness: str) -> None:
         """Stores the intent. Raises RunLost: then the call must not be made."""
-        digest = digest_of(spec.name, arguments)
+        digest = call_digest(spec.name, arguments)
         self._doubts.pop(digest, None)  # the user has been asked
         step = StepRecord(
             self._run.id,
@@ -110,7 +110,7 @@ class Journal:
             )
 
 
-def digest_of(tool: str, arguments: Arguments) -> str:
+def call_digest(tool: str, arguments: Arguments) -> str:
     """A digest that is equal for equal calls."""
     encoded = msgspec.json.encode([tool, arguments], order="deterministic")
     return hashlib.sha256(encoded).hexdigest()

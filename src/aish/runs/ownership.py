@@ -94,7 +94,7 @@ class RunKeeper:
         created = await self._store.create_run(wanted, lease_s=LEASE_S)
         record = msgspec.structs.replace(created, goal=goal)  # this process works with the goal as it was given
         journal = Journal(self._store, self._clock, record, redact=self._redact)
-        async with self._leased(OwnedRun(self._store, record, journal, self._redact)) as run:
+        async with self._hold_lease(OwnedRun(self._store, record, journal, self._redact)) as run:
             yield run
 
     @asynccontextmanager
@@ -111,7 +111,9 @@ class RunKeeper:
         repeated = [step for step in steps if step.state is StepState.DONE and step.started_ms >= before.updated_ms]
         left_by = before.owner if before.owner != self._owners.me else ""
         journal = Journal(self._store, self._clock, record, steps, repeated, self._redact, left_by)
-        async with self._leased(OwnedRun(self._store, record, journal, self._redact, list(recovered.values()))) as run:
+        async with self._hold_lease(
+            OwnedRun(self._store, record, journal, self._redact, list(recovered.values()))
+        ) as run:
             yield run
 
     async def find(self, id: str) -> RunRecord:
@@ -170,12 +172,12 @@ class RunKeeper:
             return None
         try:
             async with asyncio.timeout(_VERIFY_S):
-                return await self._tools.happened(step.tool, step.witness)
+                return await self._tools.has_happened(step.tool, step.witness)
         except Exception:
             return None  # the user is asked
 
     @asynccontextmanager
-    async def _leased(self, run: OwnedRun) -> AsyncIterator[OwnedRun]:
+    async def _hold_lease(self, run: OwnedRun) -> AsyncIterator[OwnedRun]:
         """Renews the lease inside, and releases the run afterwards."""
         renewing = asyncio.create_task(run.renew_lease())
         try:

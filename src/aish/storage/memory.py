@@ -172,7 +172,7 @@ class MemoryStore:
 
     async def put(self, document: Document, *, wait: bool = True) -> None:
         self._check_open()
-        self._documents[document.kind, document.id] = _dated(document)
+        self._documents[document.kind, document.id] = _with_date(document)
 
     async def put_new(self, document: Document) -> bool:
         if await self.find(document.kind, document.id) is not None:
@@ -256,7 +256,7 @@ class MemoryStore:
         self._check_open()
         self._reserved.pop(id, None)
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
         self._check_open()
         return self._sum(self._since(since_ms, session))
 
@@ -459,7 +459,7 @@ class MemoryStore:
             self._steps.pop(id, None)
 
 
-def _dated(document: Document) -> Document:
+def _with_date(document: Document) -> Document:
     return document if document.created_ms else msgspec.structs.replace(document, created_ms=clock_ms())
 
 

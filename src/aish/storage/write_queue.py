@@ -43,7 +43,7 @@ def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
             row = rows.get(item.turn)
             if row is None or not row.takes(item):
                 if row is not None:
-                    yield row.joined()
+                    yield row.join()
                 rows[item.turn] = _Row(item)
             else:
                 row.add(item)
@@ -56,7 +56,7 @@ def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:
 
 def _close(rows: dict[str, _Row]) -> Iterator[Append]:
     for row in rows.values():
-        yield row.joined()
+        yield row.join()
     rows.clear()
 
 
@@ -76,7 +76,7 @@ class _Row:
         self._appends.append(item)
         self._bytes += len(item.lines)
 
-    def joined(self) -> Append:
+    def join(self) -> Append:
         first, last = self._appends[0], self._appends[-1]
         if first is last:
             return first

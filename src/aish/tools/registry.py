@@ -66,7 +66,7 @@ class Registry:
         view._sources = dict(self._sources)
         for alias, source in toolsets.items():
             view.add(alias, source)
-        name = f"guests{next(self._numbers)}"
+        name = f"dynamic{next(self._numbers)}"
         self._views[name] = view
         return name, view
 
@@ -108,11 +108,11 @@ class Registry:
             return ""
         return await binding.source.witness(binding.own_name, arguments)
 
-    async def happened(self, name: str, witness: str) -> bool | None:
+    async def has_happened(self, name: str, witness: str) -> bool | None:
         binding = self.find(name)
         if binding is None or not isinstance(binding.source, Witnessing):
             return None
-        return await binding.source.happened(binding.own_name, witness)
+        return await binding.source.has_happened(binding.own_name, witness)
 
     async def aclose(self) -> None:
         """Closes all at once: each has its own time limits, and an error in one does not affect the others."""

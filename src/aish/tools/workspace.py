@@ -116,7 +116,7 @@ class Workspace:
         """
         if status.st_nlink <= 1 or self._reads_links:
             return False
-        return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(self.resolved(path).parts)
+        return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(self.resolve(path).parts)
 
     def write(self, name: str, content: bytes) -> None:
         """Writes the whole file or nothing. Keeps the mode of a replaced file; creates no folders."""
@@ -163,7 +163,7 @@ class Workspace:
         with self._open_checked(self._relative(name), _FOLDER, name) as fd, os.scandir(fd) as found:
             return sorted((entry.name, _kind(entry)) for entry in found)
 
-    def resolved(self, name: str) -> PurePosixPath:
+    def resolve(self, name: str) -> PurePosixPath:
         """Returns the target of links, relative to the root; the name itself if that is outside, where it cannot be
         opened."""
         path = self._relative(name)

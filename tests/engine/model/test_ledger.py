@@ -35,7 +35,7 @@ def answered(usage: Usage | None = None, text: str = "four words of answer") -> 
 async def test_a_call_is_priced_by_the_table_and_recorded():
     made = bench(answered(Usage(100, 10)))
     events = await made.run("hello")
-    spent = await made.store.spent()
+    spent = await made.store.sum_spending()
     assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (1, 100, 10)
     assert spent.cost == pytest.approx(0.2)
     assert finish(events).usage.cost == pytest.approx(0.2)
@@ -44,13 +44,13 @@ async def test_a_call_is_priced_by_the_table_and_recorded():
 async def test_what_the_provider_says_it_cost_comes_first():
     made = bench(answered(Usage(100, 10, cost=0.07)))
     await made.run("hello")
-    assert (await made.store.spent()).cost == pytest.approx(0.07)
+    assert (await made.store.sum_spending()).cost == pytest.approx(0.07)
 
 
 async def test_a_model_without_a_price_costs_unknown_and_not_nothing():
     made = bench(answered(Usage(100, 10)), prices={})
     events = await made.run("hello")
-    spent = await made.store.spent()
+    spent = await made.store.sum_spending()
     assert (spent.cost, spent.unknown) == (0.0, 1)
     assert finish(events).usage.cost is None
 
@@ -67,7 +67,7 @@ async def test_usage_that_is_not_told_is_estimated_and_marked():
     events = await made.run("hello " * 100)
     reported = bodies(events, UsageReported)[0]
     assert reported.usage.estimated and reported.usage.prompt_tokens > 100
-    assert (await made.store.spent()).calls == 1
+    assert (await made.store.sum_spending()).calls == 1
 
 
 async def test_cached_tokens_have_their_own_price():
@@ -82,7 +82,7 @@ async def test_a_call_that_could_break_the_cap_is_refused_with_the_numbers_befor
     assert end.reason is TurnEnd.COST
     assert "up to $2.0" in end.detail and "up to 200 out" in end.detail and "$1.00" in end.detail
     assert made.scripted.requests == []
-    assert (await made.store.spent()).calls == 0
+    assert (await made.store.sum_spending()).calls == 0
 
 
 async def test_the_limit_of_a_turn_bounds_the_answer_before_it_is_asked_for():
@@ -108,7 +108,7 @@ async def test_a_call_that_would_pass_the_limit_of_a_turn_is_not_started():
     events = await two_steps.run("hello", limits={"max_cost": 2.0})
     assert finish(events).reason is TurnEnd.COST
     assert len(two_steps.scripted.requests) == 1
-    assert (await two_steps.store.spent()).cost == pytest.approx(1.5)
+    assert (await two_steps.store.sum_spending()).cost == pytest.approx(1.5)
 
 
 async def test_a_cap_for_the_session_leaves_other_sessions_alone():
@@ -152,7 +152,7 @@ async def test_two_processes_share_the_cap_of_the_day(tmp_path):
     benches = [bench(*[answered(Usage(1, 20))] * 20, caps=caps, store=SqliteStore(path)) for _ in range(2)]
     turns = [benches[n % 2].run(f"hello {n}", sampling=Sampling(max_tokens=20)) for n in range(20)]
     ends = [finish(events).reason for events in await asyncio.gather(*turns)]
-    spent = await benches[0].store.spent()
+    spent = await benches[0].store.sum_spending()
     assert spent.cost <= 1.0
     assert ends.count(TurnEnd.ANSWERED) == spent.calls >= 3
     assert ends.count(TurnEnd.COST) == 20 - spent.calls
@@ -166,7 +166,7 @@ async def test_a_turn_that_is_left_is_paid_for_as_far_as_it_came():
         async for event in flatten(batches):
             if isinstance(event.body, TextDelta):
                 break
-    spent = await made.store.spent()
+    spent = await made.store.sum_spending()
     assert spent.calls == 1 and spent.completion_tokens > 0
     wanted = Reservation("use_x", made.clock.now_ms(), 10**15, "", "m", Category.MAIN, 99.0)
     assert await made.store.reserve(wanted, day_start_ms=0, day_cap=100.0, session_cap=None) is None
@@ -235,7 +235,7 @@ async def test_another_models_answer_is_charged_to_the_session_that_asked():
     aside = {"kept": False, "context": (), "charged_to": session, "category": Category.DELEGATE}
     events = await made.run("hello", sampling=Sampling(max_tokens=60), **aside)
     assert finish(events).reason is TurnEnd.COST
-    assert (await made.store.spent(session=session)).calls == 1
+    assert (await made.store.sum_spending(session=session)).calls == 1
 
 
 @pytest.mark.parametrize("cost", [-100, 1e308, float("inf"), float("nan"), True, "1"])

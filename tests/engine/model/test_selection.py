@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.model.classifier import classify
+from aish.engine.model.classifier import classify_question
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
@@ -49,7 +49,7 @@ def failing(name: str, error: Exception, *before: Any) -> ScriptedProvider:
     ],
 )  # fmt: skip
 def test_questions_are_sorted_by_their_words(text, kind):
-    classified = classify(text)
+    classified = classify_question(text)
     assert classified.kind == kind
     assert classified.reasons
 
@@ -97,7 +97,7 @@ async def test_a_replacement_that_a_cap_refuses_is_not_booked():
     events = await bench.run("hello")
     assert finish(events).reason is TurnEnd.COST
     assert bodies(events, UsageReported) == []
-    assert (await bench.store.spent()).calls == 0
+    assert (await bench.store.sum_spending()).calls == 0
 
 
 async def test_never_after_the_first_token():

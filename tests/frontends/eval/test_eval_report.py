@@ -19,11 +19,11 @@ from aish.frontends.eval.report import (
     Report,
     Result,
     Share,
-    compare,
-    describe,
+    compare_results,
+    describe_changes,
     load_report,
     make_rows,
-    table_lines,
+    result_lines,
 )
 
 
@@ -80,7 +80,7 @@ def test_an_interval_holds_its_share_and_stays_within_bounds(counts: tuple[int, 
 
 
 def test_the_table_has_a_line_for_each_row_and_a_dash_for_what_does_not_apply() -> None:
-    lines = table_lines(make_rows([result(), result("c2", wants_call=False, wants_none=True, suite="none")]))
+    lines = result_lines(make_rows([result(), result("c2", wants_call=False, wants_none=True, suite="none")]))
     assert len(lines) == 5
     assert "100.0 %" in lines[2] and " - " in lines[2]
 
@@ -88,20 +88,20 @@ def test_the_table_has_a_line_for_each_row_and_a_dash_for_what_does_not_apply() 
 def test_only_cases_in_both_runs_that_still_ask_the_same_are_compared() -> None:
     before = [result("a"), result("b"), result("c"), result("d", "wrong"), result("e", "error")]
     now = [result("a"), result("b", "wrong"), result("c", "wrong", digest="new"), result("d"), result("e"), result("f")]
-    (change,) = compare(before, now)
+    (change,) = compare_results(before, now)
     assert (change.compared, change.lost, change.won) == (3, ("b",), ("d",))
 
 
 def test_a_loss_beyond_the_tolerance_is_worse_and_within_it_is_not() -> None:
     before = [result(f"c{at}") for at in range(10)]
     now = [result(f"c{at}", "wrong" if at == 0 else "right") for at in range(10)]
-    (change,) = compare(before, now)
+    (change,) = compare_results(before, now)
     assert change.is_worse(9.9) and not change.is_worse(10.0)
-    assert list(describe([change], 2)) == ["✗ s m native: 100.0 % → 90.0 % over 10 cases", "    now wrong: c0"]
+    assert list(describe_changes([change], 2)) == ["✗ s m native: 100.0 % → 90.0 % over 10 cases", "    now wrong: c0"]
 
 
 def test_nothing_in_common_is_said() -> None:
-    assert "nothing to compare" in next(describe(compare([result()], [result(mode="auto")]), 2))
+    assert "nothing to compare" in next(describe_changes(compare_results([result()], [result(mode="auto")]), 2))
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1}'])

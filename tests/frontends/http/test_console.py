@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     (place / "views" / "chat.js").write_text("export const chat = 1;\n" * 50)
     (place / ".hidden.js").write_text("secret")
     (tmp_path / "outside.js").write_text("secret")
-    monkeypatch.setattr("aish.frontends.http.server.app.ConsoleFiles", lambda: ConsoleFiles(place))
+    monkeypatch.setattr("aish.frontends.http.server.endpoints.ConsoleFiles", lambda: ConsoleFiles(place))
     return place
 
 

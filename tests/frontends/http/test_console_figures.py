@@ -40,11 +40,11 @@ def test_the_points_are_an_hour_without_gaps_whatever_the_clock_does(jumps):
     for jump in jumps:
         now[0] += jump
         series.now().turns += 1
-    points = series.shown()["points"]
+    points = series.to_object()["points"]
     assert 1 <= len(points) <= POINTS
     assert [point["at_ms"] for point in points] == [points[0]["at_ms"] + n * STEP_MS for n in range(len(points))]
     assert points[-1]["at_ms"] == now[0] // STEP_MS * STEP_MS
-    assert sum(point["turns"] for point in points) <= series.shown()["totals"]["turns"] == len(jumps)
+    assert sum(point["turns"] for point in points) <= series.to_object()["totals"]["turns"] == len(jumps)
 
 
 def test_a_clock_that_goes_back_breaks_nothing():
@@ -53,7 +53,7 @@ def test_a_clock_that_goes_back_breaks_nothing():
     for step in (0, 50_000, -120_000, 10_000):
         now[0] += step
         series.now().errors += 1
-    shown = series.shown()
+    shown = series.to_object()
     assert shown["totals"]["errors"] == 4
     assert 1 <= len(shown["points"]) <= POINTS
 

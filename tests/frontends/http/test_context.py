@@ -96,5 +96,5 @@ async def test_what_requests_cost_is_recorded():
     bench = Bench([TextDelta("x"), UsageChunk(Usage(100, 10))], settings={"prices": Prices(DEAR)})
     async with face(bench) as http:
         assert (await http.chat()).status == 200
-    spent = await bench.store.spent()
+    spent = await bench.store.sum_spending()
     assert (spent.calls, spent.prompt_tokens) == (1, 100) and abs(spent.cost - 0.2) < 1e-9

@@ -186,7 +186,7 @@ async def test_a_new_configuration_ends_the_feed_and_whoever_comes_back_misses_n
     async with face(old, runtime=runtime) as http:
         reply = asyncio.create_task(http.ask("GET", "/v1/events?after=0"))
         await http.chat(session_id="before")
-        await http.service.reload(runtime.reloaded())
+        await http.service.reload(runtime.reload())
         first = read_feed((await reply).body)
         await http.chat(session_id="after")
         async with listening(http, last_event_id=first[-1].id if first else "0") as feed:
@@ -234,12 +234,12 @@ def test_a_listener_that_takes_nothing_is_lost_and_holds_no_more():
 
 def test_a_place_within_a_row_skips_what_was_heard_of_it():
     row = FeedRow(7, "s", "t", 1, b'{"n":1}\n{"n":2}\n{"n":3}\n')
-    assert [one.data["n"] for one in read_feed(encode_row(row, FeedPosition(7, 2).skipped(row)))] == [3]
+    assert [one.data["n"] for one in read_feed(encode_row(row, FeedPosition(7, 2).lines_to_skip(row)))] == [3]
     assert [one.id for one in read_feed(encode_row(row))] == ["7.1", "7.2", "7.3"]
-    assert encode_row(row, FeedPosition(7, 3).skipped(row)) == b""
+    assert encode_row(row, FeedPosition(7, 3).lines_to_skip(row)) == b""
     assert FeedPosition(7, 2).before == 6
     assert FeedPosition(7).before == 7
-    assert FeedPosition(6).skipped(row) == 0
+    assert FeedPosition(6).lines_to_skip(row) == 0
 
 
 async def test_a_turn_begun_in_another_process_is_heard_as_it_was_recorded(tmp_path):

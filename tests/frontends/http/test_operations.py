@@ -45,7 +45,7 @@ async def test_what_calls_cost_long_ago_is_kept_as_sums():
         bench.store.record_usage(UsageRecord(f"use_{number}", number, "", "m", Category.MAIN, Usage(7)))
     async with face(bench):
         await eventually(lambda: len(bench.store._usage) == 1)
-    spent = await bench.store.spent()
+    spent = await bench.store.sum_spending()
     assert (spent.calls, spent.prompt_tokens) == (20, 140)
 
 
@@ -331,7 +331,7 @@ async def test_a_question_nobody_answers_is_a_no():
     async with face(bench, approval_timeout_s=0.05) as http:
         await http.chat(tools=[function("t__w")])
         assert (await http.ask("GET", "/v1/approvals")).json["data"] == []
-    assert "nobody answered within" in bench.scripted.requests[1].messages[-1].text
+    assert "no answer within" in bench.scripted.requests[1].messages[-1].text
     assert bench.tools.calls == []
 
 
@@ -522,7 +522,7 @@ async def test_a_reload_serves_new_requests_anew_and_lets_old_ones_end():
     async with face(old, runtime=runtime) as http:
         slow = asyncio.create_task(http.chat())
         await eventually(lambda: http.service.active_requests)
-        await http.service.reload(runtime.reloaded())
+        await http.service.reload(runtime.reload())
         assert (await http.chat()).json["choices"][0]["message"]["content"] == "new"
         assert not runtime.closed
         assert (await slow).json["choices"][0]["message"]["content"] == "old"

@@ -192,9 +192,9 @@ async def test_what_is_asked_for_while_it_is_read_is_read_again():
         begun.set()
         await go_on.wait()
 
-    old, new = [SimpleNamespace(config=Config(), redacted=str) for _ in range(2)]
+    old, new = [SimpleNamespace(config=Config(), redact_text=str) for _ in range(2)]
     kept = iter([old, new])
-    service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reloaded=lambda: next(kept)))
+    service = SimpleNamespace(reload=reload, runtime=SimpleNamespace(reload=lambda: next(kept)))
     async with ReloadOnSignal(service) as reloading:
         os.kill(os.getpid(), signal.SIGHUP)
         await begun.wait()

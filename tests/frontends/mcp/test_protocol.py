@@ -19,8 +19,8 @@ from aish.frontends.mcp.requests import (
     META_VERSION,
     Request,
     check_envelope,
-    read_messages,
     read_request,
+    read_rpc_messages,
 )
 from aish.net.jsonrpc_message import RpcError
 from aish.ports import CallContext
@@ -367,14 +367,14 @@ def test_a_stateless_request_without_its_envelope_is_invalid(meta: object):
 )
 def test_what_is_no_message_is_told_apart_from_what_is_no_json(body: bytes, code: int):
     with pytest.raises(RpcError) as caught:
-        read_messages(body)
+        read_rpc_messages(body)
     assert caught.value.code == code
 
 
 @given(st.binary(max_size=200))
 def test_reading_never_fails_otherwise(body: bytes):
     try:
-        for message in read_messages(body):
+        for message in read_rpc_messages(body):
             read_request(message, stateless=lambda method, params: False)
     except RpcError as exc:
         assert exc.code in (-32700, -32600, -32602)
@@ -382,7 +382,7 @@ def test_reading_never_fails_otherwise(body: bytes):
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
 def test_ids_that_are_neither_text_nor_whole_numbers_are_refused(id: object):
-    [message] = read_messages(json.dumps({"id": id, "method": "ping", "params": {}}).encode())
+    [message] = read_rpc_messages(json.dumps({"id": id, "method": "ping", "params": {}}).encode())
     if isinstance(id, str) or type(id) is int:
         assert read_request(message, stateless=lambda method, params: False).id == id
     else:

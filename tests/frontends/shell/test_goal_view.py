@@ -11,7 +11,7 @@ import pytest
 
 from aish.autonomy.state import GoalState
 from aish.frontends import signals
-from aish.frontends.shell.commands.norris import TerminalWatcher, resume, work
+from aish.frontends.shell.commands.norris import TerminalWatcher, resume_run, work
 from aish.frontends.shell.render.event_printer import EventPrinter
 from aish.frontends.signals import INTERRUPTED
 from aish.frontends.terminal import Output
@@ -117,6 +117,6 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
         assert (record.state, record.owner) == (RunState.HALTED, "")
         assert "halted: you stopped it in the middle" in shown.getvalue()
 
-        assert await resume(bench.engine, record, watcher, FakeSandbox(), None) == 0
+        assert await resume_run(bench.engine, record, watcher, FakeSandbox(), None) == 0
     assert "it may have been done" in shown.getvalue()  # the command that was under way, asked about
     assert len(tools.calls) == 2

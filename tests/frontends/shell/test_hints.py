@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aish.frontends.shell.command_hints import (
-    find_program,
     hint_lines,
     hints_for_model,
     is_command_question,
+    program_of,
     ready_commands,
     split_by_availability,
 )
@@ -54,7 +54,7 @@ def test_only_what_is_here_is_told_and_run() -> None:
     ],
 )
 def test_the_program_of_a_line(command: str, program: str) -> None:
-    assert find_program(command) == program
+    assert program_of(command) == program
 
 
 def test_what_cannot_be_run_here_is_not_offered() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route
+from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route_line
 from aish.types.live_shell import WordKind
 
 KNOWN = """
@@ -20,7 +20,7 @@ def resolve(word):
 
 
 def goal(line):
-    return route(line, resolve).destination
+    return route_line(line, resolve).destination
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_a_mistyped_command_line_is_for_bash_to_name(line, expected):
     ],
 )
 def test_the_first_character_decides(line, expected):
-    assert route(line, resolve) == expected
+    assert route_line(line, resolve) == expected

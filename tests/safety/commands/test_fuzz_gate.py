@@ -23,7 +23,7 @@ MISREAD = [
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The classifier as it was: it believes the parser's tree alone."""
-    monkeypatch.setattr(classifier, "compare", lambda text, parsed: Agreement(""))
+    monkeypatch.setattr(classifier, "compare_readings", lambda text, parsed: Agreement(""))
 
 
 def test_no_line_proved_safe_has_an_effect_in_a_real_shell() -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.syntax.agreement import compare
+from aish.safety.commands.syntax.agreement import compare_readings
 from aish.safety.commands.syntax.model import Block, Node, Parameter, Simple, Substitution
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.plain_grammar import read_plain
@@ -216,7 +216,7 @@ def test_bash_finds_no_fault_with_a_line_within_the_grammar(line: str, tmp_path:
 def test_any_text_is_read_or_outside(line: str) -> None:
     line = line.encode("utf-8", "replace").decode()
     with contextlib.suppress(TooBig):
-        compare(line, parse(line))
+        compare_readings(line, parse(line))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_is_not_plain_is_outside(line: str) -> None:
     ],
 )
 def test_a_plain_line_is_read_the_same_way_twice(line: str) -> None:
-    assert compare(line, parse(line)).doubt == ""
+    assert compare_readings(line, parse(line)).doubt == ""
 
 
 def test_expansions_are_parts_of_words() -> None:

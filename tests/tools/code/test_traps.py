@@ -135,7 +135,7 @@ async def test_4_a_file_that_somebody_made_is_known_at_the_next_question(server,
 
 @pytest.mark.parametrize("server", ["ty", "clangd"])
 async def test_4_where_the_kernel_does_not_watch_changes_are_known_all_the_same(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("aish.tools.code.files.change_feed.watch", PollingWatch)
+    monkeypatch.setattr("aish.tools.code.files.change_feed.watch_files", PollingWatch)
     language = LANGUAGE_OF[server]
     made = PROJECTS[language]()
     folder = made.write(tmp_path / "root")

@@ -20,11 +20,11 @@ async def test_an_edit_that_was_made_not_made_or_touched_by_others_is_told_apart
         witness = await tools.ide.witness("edit", {"edits": edits})
         assert witness
         assert "two" not in witness  # digests, no content
-        assert await tools.ide.happened(witness) is False
+        assert await tools.ide.has_happened(witness) is False
         await tools("edit", edits=edits)
-        assert await tools.ide.happened(witness) is True
+        assert await tools.ide.has_happened(witness) is True
         (root / "a.txt").write_text("three\n")
-        assert await tools.ide.happened(witness) is None
+        assert await tools.ide.has_happened(witness) is None
 
 
 async def test_what_only_reads_has_no_witness(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_connecting_returns_at_once_and_the_tools_appear_when_the_server_i
         server = servers.connect(hostile.spec())
         assert server.state is ServerState.CONNECTING
         assert not registry.specs()
-        assert await servers.wait_settled(DEADLINE_S) == []
+        assert await servers.wait_until_started(DEADLINE_S) == []
         assert server.state is ServerState.READY
         assert "files__echo" in [spec.name for spec in registry.specs()]
         output = await registry.call("files__echo", {"text": "hi"}, Context())
@@ -68,7 +68,7 @@ async def test_dead_and_silent_servers_do_not_hold_up_the_others_and_say_why(hos
         servers.connect(named(hostile.spec("silent", start_timeout_s=0.3), "silent"))
         servers.connect(ServerSpec("missing", command=("/no/such/program",)))
         servers.connect(ServerSpec("web", url="http://127.0.0.1:9/mcp"))
-        assert await servers.wait_settled(DEADLINE_S) == []
+        assert await servers.wait_until_started(DEADLINE_S) == []
         states = {name: server.state for name, server in servers.servers.items()}
         assert [state for name, state in states.items() if name.startswith("good")] == [ServerState.READY] * 3
         failures = {name: server.failure.message for name, server in servers.servers.items() if server.failure}
@@ -82,13 +82,13 @@ async def test_dead_and_silent_servers_do_not_hold_up_the_others_and_say_why(hos
 async def test_waiting_for_servers_has_an_end(hostile: Hostile):
     async with fleet() as (servers, _):
         servers.connect(named(hostile.spec("silent", start_timeout_s=20.0, close_wait_s=0.1), "slow"))
-        assert await servers.wait_settled(0.05) == ["slow"]
+        assert await servers.wait_until_started(0.05) == ["slow"]
 
 
 async def test_a_server_that_crashes_in_a_call_is_started_again(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("crash_on_call"))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         with pytest.raises(ToolError) as caught:
             await registry.call("files__crash", {}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
@@ -112,7 +112,7 @@ async def test_a_server_that_keeps_crashing_stays_down_until_asked(hostile: Host
             await registry.call("files__echo", {"text": "x"}, Context())
         assert caught.value.status is ResultStatus.SERVER_GONE
         again = await servers.reconnect("files")
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         assert again.state is ServerState.READY
         assert registry.find("files__echo") is not None
 
@@ -124,7 +124,7 @@ async def test_a_server_that_does_not_come_up_at_once_after_a_crash_is_tried_aga
     folder = hostile.pid_file.parent
     async with fleet() as (servers, registry):
         server = servers.connect(msgspec.structs.replace(spec, command=("sh", "-c", once_not), cwd=folder))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         with pytest.raises(ToolError):
             await registry.call("files__crash", {}, Context())
         await eventually(lambda: (folder / "starts").read_text() == 3 * "\n", DEADLINE_S)
@@ -135,13 +135,13 @@ async def test_two_servers_come_and_go_in_any_order_while_a_third_is_in_a_call(h
     async with fleet() as (servers, registry):
         for name in ("a", "b", "c"):
             servers.connect(named(hostile.spec("silent_call") if name == "c" else hostile.spec(), name))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         waiting = asyncio.create_task(registry.call("c__slow", {}, Context()))
         await servers.disconnect("a")
         servers.connect(named(hostile.spec(), "d"))
         await servers.disconnect("b")
         servers.connect(named(hostile.spec(), "a"))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         assert not waiting.done()
         assert (await registry.call("a__echo", {"text": "x"}, Context())).parts
         assert (await registry.call("d__echo", {"text": "x"}, Context())).parts
@@ -155,14 +155,14 @@ async def test_a_server_that_is_still_connecting_is_let_go_at_once(hostile: Host
         await eventually(lambda: bool(hostile.pids()))
         async with asyncio.timeout(4):
             await servers.disconnect("files")
-            await server.wait_settled()
+            await server.wait_until_started()
         assert server.state is ServerState.CLOSED
 
 
 async def test_a_server_that_does_not_give_its_changed_list_is_let_go_at_once(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("silent_relist", close_wait_s=0.1))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
 
         async def is_asked_again() -> bool:
             seen = await server.session.call_tool("seen", {})
@@ -177,7 +177,7 @@ async def test_a_server_that_does_not_give_its_changed_list_is_let_go_at_once(ho
 async def test_a_disconnected_servers_tools_are_gone_and_its_name_is_free(hostile: Hostile):
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         await servers.disconnect("files")
         assert not registry.specs()
         with pytest.raises(UsageError):
@@ -190,14 +190,14 @@ async def test_a_name_is_used_once_and_a_refused_server_is_never_started(hostile
         for name in ("files", "a__b"):
             with pytest.raises(UsageError):
                 servers.connect(named(hostile.spec(), name))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         assert list(servers.servers) == ["files"]
 
 
 async def test_a_changed_list_is_read_again_and_counted_as_a_new_generation(hostile: Hostile):
     async with fleet() as (servers, registry):
         server = servers.connect(hostile.spec("list_changed"))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         before, generation = len(registry.specs()), server.generation
         await registry.call("files__grow", {}, Context())
         await eventually(lambda: len(registry.specs()) > before)
@@ -208,7 +208,7 @@ async def test_a_refresh_by_hand_tells_how_many_tools_there_are_or_why_not(hosti
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
         servers.connect(ServerSpec("missing", command=("/no/such/program",)))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         found = await servers.refresh(["files", "missing"])
         assert found["files"] == len(registry.specs())
         assert isinstance(found["missing"], ToolError)
@@ -217,7 +217,7 @@ async def test_a_refresh_by_hand_tells_how_many_tools_there_are_or_why_not(hosti
 async def test_tools_are_allowed_and_denied_by_name(hostile: Hostile):
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec(), ToolExposure(allow=("echo", "add"), deny=("add",)))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         assert [spec.name for spec in registry.specs()] == ["files__echo"]
 
 
@@ -226,7 +226,7 @@ async def test_a_servers_word_that_a_tool_only_reads_is_not_taken_unless_the_use
     async with fleet() as (servers, registry):
         servers.connect(named(hints, "careful"))
         servers.connect(named(hints, "trusting"), ToolExposure(trust_hints=True))
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         effects = {spec.name: spec.effect for spec in registry.specs()}
         assert effects["careful__look"] is Effect.WRITE
         assert effects["careful__destroy"] is Effect.EXEC
@@ -237,7 +237,7 @@ async def test_a_servers_word_that_a_tool_only_reads_is_not_taken_unless_the_use
 async def test_an_mcp_tool_serves_a_model_through_the_engines_gate(hostile: Hostile):
     async with fleet() as (servers, registry):
         servers.connect(hostile.spec())
-        await servers.wait_settled(DEADLINE_S)
+        await servers.wait_until_started(DEADLINE_S)
         bench = Bench([call("files.echo", '{"text": "hi"}')], [TextDelta("ok")])
         bench.engine.tools = registry
         (refused,) = results(await bench.run())

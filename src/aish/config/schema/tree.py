@@ -93,7 +93,7 @@ def _leaf(field: msgspec.structs.FieldInfo, bare: Any, description: str, extra: 
     return Leaf(
         hint=field.type,
         kind=_kind(options[0]),
-        expected=_expected(field.type),
+        expected=_describe_expected(field.type),
         default=field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory(),
         description=description,
         default_words=extra.get("default", ""),
@@ -124,11 +124,11 @@ def _kind(option: Any) -> type:
 _WORDS: dict[Any, str] = {str: "text", Secret: "text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
-def _expected(hint: Any) -> str:
+def _describe_expected(hint: Any) -> str:
     bare, metas = _unwrap(hint)
     options = [option for option in _options(bare) if option is not NoneType]
     if len(_options(bare)) > 1:
-        return _expected(options[0])
+        return _describe_expected(options[0])
     if get_origin(bare) is Literal:
         return _one_of(get_args(bare))
     if isinstance(bare, type) and issubclass(bare, StrEnum):

@@ -19,7 +19,13 @@ from aish.engine.prompt.composer import Composed, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.summary import Summaries
-from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, TokenCounter, byte_length, encode_tools, max_tokens_of
+from aish.engine.prompt.token_counts import (
+    BYTES_PER_TOKEN,
+    TokenCounter,
+    byte_length,
+    encode_counted_tools,
+    max_tokens_of,
+)
 from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
 from aish.engine.turn.budget import Budget
 from aish.engine.turn.events import EventFactory
@@ -358,7 +364,7 @@ class ModelCaller:
     def _guess(self, call: AdmittedCall) -> Usage:
         """The usage where the backend does not report it."""
         sent: Sequence[Message] = self._sent.messages if self._sent else ()
-        size = sum(max_tokens_of(message) for message in sent) + len(encode_tools(self._tools))
+        size = sum(max_tokens_of(message) for message in sent) + len(encode_counted_tools(self._tools))
         prompt_tokens = call.estimate or size // BYTES_PER_TOKEN
         answer_tokens = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
         return Usage(prompt_tokens, answer_tokens, estimated=True)

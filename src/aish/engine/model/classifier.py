@@ -36,7 +36,7 @@ class Classified(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-def classify(text: str) -> Classified:
+def classify_question(text: str) -> Classified:
     question = text.strip()
     if _TRACEBACK.search(question):
         return Classified("debug", ("it holds an error or a traceback",))

@@ -94,7 +94,7 @@ class KeySpending:
             spent = self._spent_or_reserved(account)
             affordable = _affordable(payer, spent, prompt_tokens, answer_tokens, price)
             if affordable < min(_LEAST_ANSWER, answer_tokens):
-                raise _exceeded(payer, spent, wanted)
+                raise _budget_error(payer, spent, wanted)
             granted = _cost_of(payer.key, day, prompt_tokens, affordable, price)
             _change(account, granted, 1)
             return granted, affordable
@@ -180,7 +180,7 @@ def _affordable(payer: KeyBudget, spent: KeySpent, prompt_tokens: int, answer_to
     return affordable
 
 
-def _exceeded(payer: KeyBudget, spent: KeySpent, wanted: KeyReservation) -> BudgetExceeded:
+def _budget_error(payer: KeyBudget, spent: KeySpent, wanted: KeyReservation) -> BudgetExceeded:
     limits = [] if payer.tokens_per_day is None else [f"{spent.tokens} of {payer.tokens_per_day} tokens"]
     if payer.dollars_per_day is not None:
         limits.append(f"${spent.dollars:.4f} of ${payer.dollars_per_day:.4f}")

@@ -147,7 +147,7 @@ class Ledger:
             wanted, day_start_ms=day_ms, day_cap=self.caps.day, session_cap=self.caps.session
         )
         if spent is not None:
-            raise _exceeded(call.model, most, call.estimate, answer_tokens, spent, self.caps)
+            raise _budget_error(call.model, most, call.estimate, answer_tokens, spent, self.caps)
         return msgspec.structs.replace(call, is_reserved=True)
 
     def affordable(self, model: str, left: float, prompt_tokens: int, answer_tokens: int) -> int:
@@ -198,7 +198,7 @@ class Ledger:
             return ""
         if ("dollars", session) in self._warned and ("tokens", session) in self._warned:
             return ""
-        spent = await self._store.spent(session=session)
+        spent = await self._store.sum_spending(session=session)
         if caps.warn_dollars is not None and spent.cost >= caps.warn_dollars and self._first("dollars", session):
             return f"this session has cost {dollars(spent.cost)} so far"
         if caps.warn_tokens is not None and spent.tokens >= caps.warn_tokens and self._first("tokens", session):
@@ -224,7 +224,7 @@ def dollars(cost: float) -> str:
     return f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
-def _exceeded(
+def _budget_error(
     model: str, most: float, prompt: int, answer: int, spent: tuple[float, float], caps: Caps
 ) -> BudgetExceeded:
     day, session = spent

@@ -130,15 +130,15 @@ class Router:
         if not name:
             return await self._default_route()
         if self._catch_all and name.partition(":")[0] not in self._providers:
-            route = await self._described(self._providers[self._catch_all], name)
+            route = await self._describe(self._providers[self._catch_all], name)
             self._known[name] = route
             return route
-        return self._known.get(name) or await self._at_provider(name) or await self._listed(name)
+        return self._known.get(name) or await self._at_provider(name) or await self._find_listed(name)
 
     async def _default_route(self) -> Route:
         for provider in await self._candidates_once():
             if infos := await _list_safely(provider):
-                return await self._described(provider, infos[0].id)
+                return await self._describe(provider, infos[0].id)
         raise ModelNotFound(
             "no model to ask: no local server answers and none is configured",
             hint="run `aish models pull smollm2`, start a local server such as Ollama, or see `aish doctor`",
@@ -146,9 +146,9 @@ class Router:
 
     async def _at_provider(self, name: str) -> Route | None:
         prefix, colon, model = name.partition(":")
-        return await self._described(self._providers[prefix], model) if colon and prefix in self._providers else None
+        return await self._describe(self._providers[prefix], model) if colon and prefix in self._providers else None
 
-    async def _listed(self, name: str) -> Route:
+    async def _find_listed(self, name: str) -> Route:
         route = await self._look_up(name, await self._listings())
         if route is None and await self._look_again():
             route = await self._at_provider(name) or await self._look_up(name, await self._listings())
@@ -161,13 +161,13 @@ class Router:
 
     async def _look_up(self, name: str, listings: Mapping[str, Sequence[ModelProfile]]) -> Route | None:
         if listings.get(name):
-            return await self._described(self._providers[name], listings[name][0].id)
+            return await self._describe(self._providers[name], listings[name][0].id)
         for provider, infos in listings.items():
             if any(info.id == name for info in infos):
-                return await self._described(self._providers[provider], name)
+                return await self._describe(self._providers[provider], name)
         return None
 
-    async def _described(self, provider: Provider, model: str) -> Route:
+    async def _describe(self, provider: Provider, model: str) -> Route:
         key = f"{provider.name}:{model}"
         route = self._known.get(key)
         if route is not None:

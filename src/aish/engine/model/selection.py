@@ -44,9 +44,9 @@ class ModelSelector:
         self._routing = routing
 
     def explain(self, text: str) -> RoutingDecision:
-        from aish.engine.model.classifier import classify
+        from aish.engine.model.classifier import classify_question
 
-        classified = classify(text)
+        classified = classify_question(text)
         return RoutingDecision(classified, self._routing.classes.get(classified.kind, ""))
 
     def is_automatic(self, model: str) -> bool:

@@ -23,7 +23,7 @@ from aish.engine.prompt.normalise import (
     render_tools_as_text,
     strip_images,
 )
-from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_tools, max_tokens_of
+from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_counted_tools, max_tokens_of
 from aish.engine.prompt.window import cut_largest
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
@@ -52,7 +52,7 @@ class SystemParts(msgspec.Struct, frozen=True):
     summary: str = ""
     suffix: str = ""
 
-    def named(self) -> Iterator[tuple[str, str]]:
+    def named_parts(self) -> Iterator[tuple[str, str]]:
         """The parts that are not empty, as they are sent."""
         blocks = (("background", _BACKGROUND), ("project", _PROJECT), ("summary", _SUMMARY))
         if self.base:
@@ -67,7 +67,7 @@ class SystemParts(msgspec.Struct, frozen=True):
     def text(self) -> str:
         if not (self.background or self.project or self.summary or self.suffix):
             return self.base.strip()
-        return compose_system(*(text for _, text in self.named()))
+        return compose_system(*(text for _, text in self.named_parts()))
 
 
 def compose_system(*parts: str) -> str:
@@ -124,32 +124,32 @@ class Composer(msgspec.Struct, eq=False):
             return None
         kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
         left_out = tuple(self._past[: len(self._past) - len(kept)])
-        return Composed(self._joined(kept, current), None, left_out)
+        return Composed(self._join(kept, current), None, left_out)
 
     async def compose(self, current: tuple[Message, ...]) -> Composed:
         return self.compose_uncounted(current) or await self.compose_counted(current)
 
     async def compose_counted(self, current: tuple[Message, ...]) -> Composed:
         fixed = await self._fixed_size(current)
-        sizes = await self._sizes(self._rendered(current))
+        sizes = await self._sizes(self._render(current))
         rendered, is_cut = current, False
         if self.budget is not None and fixed + sum(sizes) > self.budget:
-            rendered = await self._cut(current, fixed, self.budget)
-            sizes, is_cut = await self._sizes(self._rendered(rendered)), True
+            rendered = await self._cut_to_fit(current, fixed, self.budget)
+            sizes, is_cut = await self._sizes(self._render(rendered)), True
         taken = fixed + sum(sizes)
         kept, past_size = await self._fit_turns(taken)
         left_out = tuple(self._past[: len(self._past) - len(kept)])
-        return Composed(self._joined(kept, rendered), round(taken + past_size), left_out, is_cut)
+        return Composed(self._join(kept, rendered), round(taken + past_size), left_out, is_cut)
 
     async def view(self, current: tuple[Message, ...]) -> ContextView:
         """The parts of the prompt that `compose` would make, with their sizes."""
         parts: list[ContextPart] = []
-        for name, text in self.system.named():
+        for name, text in self.system.named_parts():
             await self._counter.prepare([SystemMessage(text)])
             parts.append(ContextPart(name, round(self._counter.size(SystemMessage(text)))))
         fixed = await self._fixed_size(current)
         parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
-        now = sum(await self._sizes(self._rendered(current)))
+        now = sum(await self._sizes(self._render(current)))
         kept, past_size = await self._fit_turns(fixed + now)
         parts += [ContextPart("conversation", round(past_size)), ContextPart("question", round(now))]
         return ContextView(
@@ -165,19 +165,19 @@ class Composer(msgspec.Struct, eq=False):
     def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
         most = byte_length(self.system.text) + sum(max_tokens_of(message) + _FRAME_BYTES for message in current)
         if self._tools:
-            most += len(encode_tools(self._tools))
+            most += len(encode_counted_tools(self._tools))
         for turn in reversed(self._past):
             most += turn.max_tokens + _FRAME_BYTES * len(turn.messages)
             if most > budget:
                 return False
         return most <= budget
 
-    def _joined(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _join(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:
             current = (*(message for turn in kept for message in turn.messages), *current)
-        return with_system(self.system.text, self._normalised(pair_results(current)))
+        return with_system(self.system.text, self._normalise(pair_results(current)))
 
-    def _normalised(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _normalise(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         seen = drop_old_reasoning(messages)
         seen = seen if self._route.info.capabilities.vision else strip_images(seen)
         is_strict = self._router.rejects_tool_role(self._route)
@@ -188,7 +188,7 @@ class Composer(msgspec.Struct, eq=False):
     async def _fixed_size(self, current: tuple[Message, ...]) -> float:
         """The size of system message and tools. A provider may write tools into the messages."""
         opening: tuple[Message, ...] = (SystemMessage(self.system.text),) if self.system.text else ()
-        sent = self._prepared((*opening, *self._normalised(current)), self._tools)
+        sent = self._prepare((*opening, *self._normalise(current)), self._tools)
         system = [message for message in sent.messages[:1] if isinstance(message, SystemMessage)]
         await self._counter.prepare(system)
         size = sum(self._counter.size(message) for message in system)
@@ -198,16 +198,16 @@ class Composer(msgspec.Struct, eq=False):
         await self._counter.prepare(messages)
         return [self._counter.size(message) for message in messages]
 
-    def _rendered(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _render(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages as they will be sent. With one tool, calls and results are rendered as with all tools."""
-        sent = self._prepared(self._normalised(messages), self._tools[:1], _SOME_TOOL).messages
+        sent = self._prepare(self._normalise(messages), self._tools[:1], _SOME_TOOL).messages
         return tuple(message for message in sent if not isinstance(message, SystemMessage))
 
-    def _prepared(
+    def _prepare(
         self, messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], choice: ToolChoice = _ANY_TOOL
     ) -> StepRequest:
         request = StepRequest(self._route.info.id, messages, tools, choice, tool_mode=self._tool_mode)
-        return self._route.provider.prepared(request)
+        return self._route.provider.prepare(request)
 
     async def _fit_turns(self, taken: float) -> tuple[Sequence[PastTurn], float]:
         """The earlier turns that fit, and their size."""
@@ -216,7 +216,7 @@ class Composer(msgspec.Struct, eq=False):
             if self._rules.max_turns is not None and kept >= self._rules.max_turns:
                 break
             if name not in turn.sizes:
-                turn.sizes[name] = sum(await self._sizes(self._rendered(drop_reasoning(turn.messages))))
+                turn.sizes[name] = sum(await self._sizes(self._render(drop_reasoning(turn.messages))))
             if self.budget is not None and taken + total + turn.sizes[name] > self.budget:
                 break
             total += turn.sizes[name]
@@ -226,7 +226,7 @@ class Composer(msgspec.Struct, eq=False):
             kept -= 1
         return self._past[len(self._past) - kept :], total
 
-    async def _cut(self, current: tuple[Message, ...], fixed: float, budget: int) -> tuple[Message, ...]:
+    async def _cut_to_fit(self, current: tuple[Message, ...], fixed: float, budget: int) -> tuple[Message, ...]:
         messages: Sequence[Message] = current
         sizes = await self._sizes(messages)
         whole = round(fixed + sum(sizes))

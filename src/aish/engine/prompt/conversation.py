@@ -10,7 +10,7 @@ from aish.engine.model.router import Route
 from aish.engine.prompt.history_cache import HistoryCache, PastTurn
 from aish.engine.prompt.summary import Summaries, Summary
 from aish.engine.prompt.window import budget_for
-from aish.engine.turn.recovery import close_interrupted
+from aish.engine.turn.recovery import close_interrupted_turn
 from aish.engine.turn.resume_state import restore_context
 from aish.errors import SessionBusy, SessionNotFound
 from aish.ports import Clock, ProcessLiveness, Store
@@ -60,7 +60,7 @@ class Conversations:
         self._running = running
         self._redact = redact
         self._redact_messages = redact_messages
-        self._past = HistoryCache(store, self._closed)
+        self._past = HistoryCache(store, self._close)
 
     async def open(self, session: str, request: TurnRequest, route: Route) -> Conversation:
         """A named session must exist, unless the client brings the history."""
@@ -80,7 +80,7 @@ class Conversations:
         """Closes the turn left open by a process that has lost its run, even if that process may live."""
         for turn in await self._store.list_turns(session, limit=1):
             if turn.end is None and turn.owner == left_by:
-                await close_interrupted(turn, self._store, self._clock, self._redact_messages)
+                await close_interrupted_turn(turn, self._store, self._clock, self._redact_messages)
 
     async def preview(self, session: str, route: Route) -> Conversation:
         """The conversation as a turn would find it. A session that does not exist has no history."""
@@ -89,7 +89,7 @@ class Conversations:
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """All messages of a session."""
-        turns = [await self._closed(turn) for turn in await self._store.list_turns(session)]
+        turns = [await self._close(turn) for turn in await self._store.list_turns(session)]
         return tuple(message for turn in turns for message in turn.messages)
 
     async def _open_clients(self, request: TurnRequest) -> Conversation:
@@ -107,7 +107,7 @@ class Conversations:
         past = await self._past.turns(record, enough=enough, after=summary.upto)
         return Conversation(past, summary)
 
-    async def _closed(self, turn: TurnRecord) -> TurnRecord:
+    async def _close(self, turn: TurnRecord) -> TurnRecord:
         """The turn, closed first if its process died."""
         if turn.end is not None:
             return turn
@@ -117,7 +117,7 @@ class Conversations:
                 f"another aish ({turn.owner}) is still answering in session {turn.session}",
                 hint="wait for it to finish, or start a new session",
             )
-        return await close_interrupted(turn, self._store, self._clock, self._redact_messages)
+        return await close_interrupted_turn(turn, self._store, self._clock, self._redact_messages)
 
 
 def _as_one_turn(messages: tuple[Message, ...], *, bounded: bool) -> Conversation:
@@ -140,6 +140,6 @@ def _in_turns(messages: tuple[Message, ...]) -> Conversation:
 
 def _title(messages: Sequence[Message]) -> str:
     """The first line of the first user message."""
-    said = next((message.text for message in messages if isinstance(message, UserMessage)), "")
-    lines: Sequence[str] = said.strip().splitlines()
+    first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
+    lines: Sequence[str] = first.strip().splitlines()
     return lines[0][:_TITLE_CHARS] if lines else ""

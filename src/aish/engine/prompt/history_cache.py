@@ -72,7 +72,7 @@ class HistoryCache:
         if missing > _PAGE:
             cached.turns.clear()
             cached.size = 0
-        new = await self._closed(turn for turn in records if turn.number > cached.last)
+        new = await self._close_all(turn for turn in records if turn.number > cached.last)
         cached.turns += new
         cached.size += sum(turn.max_tokens for turn in new)
         if records:
@@ -81,11 +81,11 @@ class HistoryCache:
 
     async def _read_older(self, session: str, cached: _CachedSession) -> None:
         records = await self._store.list_turns(session, before=cached.first, limit=_PAGE)
-        older = await self._closed(records)
+        older = await self._close_all(records)
         cached.turns[:0] = older
         cached.size += sum(turn.max_tokens for turn in older)
         cached.first = records[0].number if records else 1
 
-    async def _closed(self, records: Iterable[TurnRecord]) -> list[PastTurn]:
+    async def _close_all(self, records: Iterable[TurnRecord]) -> list[PastTurn]:
         closed = [await self._close(record) for record in records]
         return [PastTurn(turn.number, turn.messages) for turn in closed if turn.messages]

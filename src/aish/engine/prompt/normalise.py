@@ -43,7 +43,7 @@ def pair_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     order."""
     for message in messages:
         if type(message) is ToolMessage or (type(message) is AssistantMessage and message.tool_calls):
-            return tuple(messages) if _is_paired(messages) else _paired(messages)
+            return tuple(messages) if _is_paired(messages) else _pair(messages)
     return tuple(messages)
 
 
@@ -61,7 +61,7 @@ def _is_paired(messages: Sequence[Message]) -> bool:
     return not due
 
 
-def _paired(messages: Sequence[Message]) -> tuple[Message, ...]:
+def _pair(messages: Sequence[Message]) -> tuple[Message, ...]:
     results: defaultdict[str, deque[ToolMessage]] = defaultdict(deque)
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -131,11 +131,11 @@ def strip_images(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     and the backend's refusal says why they are not."""
     for message in messages:
         if type(message) is ToolMessage and message.images:
-            return tuple(_marked(message) if type(message) is ToolMessage else message for message in messages)
+            return tuple(_mark_images(message) if type(message) is ToolMessage else message for message in messages)
     return messages
 
 
-def _marked(message: ToolMessage) -> ToolMessage:
+def _mark_images(message: ToolMessage) -> ToolMessage:
     parts = (TextPart(part.mark) if isinstance(part, ImagePart) else part for part in message.parts)
     return ToolMessage(message.tool_call_id, message.name, tuple(parts))
 

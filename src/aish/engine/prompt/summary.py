@@ -50,20 +50,20 @@ class Summaries:
         self._router = router
         self._side_calls = side_calls
         self._rules = rules
-        self._said_failing = False
+        self._has_warned = False
 
     def failure(self, error: AishError) -> str:
         """What to tell the user of it: once is enough."""
-        if self._said_failing:
+        if self._has_warned:
             return ""
-        self._said_failing = True
+        self._has_warned = True
         return f"earlier turns left the window without a summary: {error.message}"
 
     async def find(self, session: str) -> Summary:
         document = await self._store.find(KIND, session) if session else None
         return msgspec.json.decode(document.body, type=Summary) if document else Summary()
 
-    def _bounded(self, text: str) -> str:
+    def _shorten(self, text: str) -> str:
         """A model may not heed its limit; the window has to, at every turn from now on."""
         most = self._rules.summary_tokens * BYTES_PER_TOKEN * 2
         return text if len(text) <= most else f"{text[:most]} […]"
@@ -76,14 +76,14 @@ class Summaries:
         if byte_length(text) > self._rules.summary_tokens * BYTES_PER_TOKEN * 3 // 2:
             shorter = f"Make these notes shorter, at most {self._rules.summary_tokens} tokens:\n\n{text}"
             text = await self._ask(route, session, shorter, turns_room(route))
-        folded = Summary(turns[-1].number, self._bounded(text or summary.text))
+        folded = Summary(turns[-1].number, self._shorten(text or summary.text))
         await self._store.put(Document(KIND, session, msgspec.json.encode(folded)))
         return folded
 
     async def _ask(self, route: Route, session: str, text: str, room_chars: int) -> str:
         if len(text) > room_chars:
             text = cut_text(text, room_chars)
-        said = await self._side_calls.ask(
+        answer = await self._side_calls.ask(
             route,
             text,
             system=_SYSTEM,
@@ -92,7 +92,7 @@ class Summaries:
             max_tokens=self._rules.summary_tokens,
             deadline_s=_DEADLINE_S,
         )
-        return said.text
+        return answer.text
 
 
 def turns_room(route: Route) -> int:
@@ -102,10 +102,10 @@ def turns_room(route: Route) -> int:
 
 
 def _task(before: str, turns: Sequence[PastTurn]) -> str:
-    said = "\n".join(line for turn in turns for line in _lines(turn))
+    lines = "\n".join(line for turn in turns for line in _lines(turn))
     if not before:
-        return f"Summarise this part of the conversation:\n\n{said}"
-    return f"These are the notes so far:\n\n{before}\n\nExtend them by what was said next:\n\n{said}"
+        return f"Summarise this part of the conversation:\n\n{lines}"
+    return f"These are the notes so far:\n\n{before}\n\nExtend them by what was said next:\n\n{lines}"
 
 
 def _lines(turn: PastTurn) -> list[str]:

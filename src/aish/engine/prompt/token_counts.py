@@ -64,7 +64,7 @@ class TokenCounter:
     async def prepare(self, messages: Iterable[Message]) -> None:
         """Has the backend count the texts that it has not counted before."""
         missing = {
-            key: text for m in messages for text in texts_of(m) if text and (key := _key(text)) not in self._texts
+            key: text for m in messages for text in counted_texts(m) if text and (key := _key(text)) not in self._texts
         }
         now_s = asyncio.get_running_loop().time()
         if (not missing and self._frame is not None) or now_s < self._resting_until_s:
@@ -84,7 +84,7 @@ class TokenCounter:
         tokens = frame.each + self._text_size(message.text)
         if isinstance(message, AssistantMessage):
             tokens += self._text_size(message.reasoning)
-            words = sum(self._text_size(_written(call)) for call in message.tool_calls)
+            words = sum(self._text_size(_call_text(call)) for call in message.tool_calls)
             tokens += frame.call * len(message.tool_calls) + frame.call_words * words
         elif not isinstance(message, SystemMessage):
             tokens += IMAGE_TOKENS * sum(isinstance(part, ImagePart) for part in message.parts)
@@ -99,7 +99,7 @@ class TokenCounter:
         """The size of tools that the backend takes as tools."""
         if not tools:
             return 0
-        encoded = encode_tools(tools)
+        encoded = encode_counted_tools(tools)
         key = hash(encoded)
         if key not in self._tools and asyncio.get_running_loop().time() < self._resting_until_s:
             return self._guess(len(encoded))
@@ -179,7 +179,7 @@ class TokenCounter:
         known: list[tuple[int, int]] = []  # what a conversation with the call comes to, and the call's words alone
         for call in _PROBE_CALLS:
             size = await self._probe((*opening, *_exchange(call)))
-            words = await self._provider.count_tokens(self._model, _written(call))
+            words = await self._provider.count_tokens(self._model, _call_text(call))
             if size is None or words is None:
                 return Frame().call, 1.0
             known.append((size, words))
@@ -211,14 +211,14 @@ def _exchange(call: ToolCall) -> tuple[Message, ...]:
     return AssistantMessage("", (call,)), ToolMessage(call.id, call.name, user(_PROBE).parts)
 
 
-def texts_of(message: Message) -> tuple[str, ...]:
+def counted_texts(message: Message) -> tuple[str, ...]:
     """The texts of a message that are counted. The same texts come again and again."""
     if isinstance(message, AssistantMessage) and (message.tool_calls or message.reasoning):
-        return (message.text, message.reasoning, *map(_written, message.tool_calls))
+        return (message.text, message.reasoning, *map(_call_text, message.tool_calls))
     return (message.text,)
 
 
-def _written(call: ToolCall) -> str:
+def _call_text(call: ToolCall) -> str:
     return f"{call.name} {call.arguments}"
 
 
@@ -233,10 +233,10 @@ def max_tokens_of(message: Message) -> int:
         if isinstance(message, AssistantMessage | SystemMessage)
         else sum(isinstance(part, ImagePart) for part in message.parts)
     )
-    return sum(byte_length(text) for text in texts_of(message)) + images * IMAGE_TOKENS
+    return sum(byte_length(text) for text in counted_texts(message)) + images * IMAGE_TOKENS
 
 
-def encode_tools(tools: Sequence[ToolSpec]) -> bytes:
+def encode_counted_tools(tools: Sequence[ToolSpec]) -> bytes:
     """What a backend is sent of the tools, approximately, without their source and their output schema."""
     return msgspec.json.encode(
         [

@@ -107,7 +107,7 @@ class Consent:
 
     async def _authorise_edited(self, effect: EffectRequest, arguments: Arguments) -> Decision:
         """Allows arguments that the user wrote, unless the gate denies them."""
-        decision = await self._gate.authorise(msgspec.structs.replace(effect, arguments=arguments), _agreed)
+        decision = await self._gate.authorise(msgspec.structs.replace(effect, arguments=arguments), _agree)
         if decision.verdict is not Verdict.ALLOW:
             return decision
         return Decision(Verdict.ALLOW, "the user", "edited", arguments)
@@ -122,7 +122,7 @@ class Consent:
         question = await self._with_preview(question)
         await self._channel.send(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
         try:
-            with self._budget.paused():  # the user's time to think is not the turn's
+            with self._budget.pause():  # the user's time to think is not the turn's
                 answer = await self._ask(question)
         except Exception as exc:
             return Answer(Choice.NO, f"asking failed: {type(exc).__name__}")
@@ -144,5 +144,5 @@ class Consent:
         return msgspec.structs.replace(question, preview=preview) if preview else question
 
 
-async def _agreed(question: Question) -> Answer:
+async def _agree(question: Question) -> Answer:
     return Answer(Choice.YES)

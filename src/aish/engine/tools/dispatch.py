@@ -139,7 +139,7 @@ class Dispatcher:
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
         for group in _groups([self._prepare(call) for call in calls]):
             admitted = [await self._admit(item) for item in group if isinstance(item, Prepared)]
-            await self._execute([item for item in admitted if item is not None])
+            await self._run_admitted([item for item in admitted if item is not None])
             for item in group:
                 await self._finalise(item)
 
@@ -235,7 +235,7 @@ class Dispatcher:
             )
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
 
-    async def _execute(self, admitted: Sequence[Prepared]) -> None:
+    async def _run_admitted(self, admitted: Sequence[Prepared]) -> None:
         """If one call cannot be journalled, the others are cancelled and the first failure is raised."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -251,7 +251,7 @@ class Dispatcher:
             self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
             return
         try:
-            outcome = await self._journalled(item) if self._journal else await self._executed(item)
+            outcome = await self._execute_journalled(item) if self._journal else await self._execute(item)
         except RunLost as exc:
             self._stop = TurnEnd.CANCELLED
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
@@ -260,7 +260,7 @@ class Dispatcher:
             outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
-    async def _executed(self, item: Prepared) -> Outcome:
+    async def _execute(self, item: Prepared) -> Outcome:
         return await self._executor.run(
             item.spec,
             item.arguments,
@@ -269,13 +269,13 @@ class Dispatcher:
             say=lambda text: self._channel.send_nowait(Status(text), item.call.id),
         )
 
-    async def _journalled(self, item: Prepared) -> Outcome:
+    async def _execute_journalled(self, item: Prepared) -> Outcome:
         assert self._journal is not None
         call = item.call.id
         witness = "" if item.spec.effect is Effect.READ else await self._executor.witness(item.spec, item.arguments)
         await self._journal.intend(call, item.spec, item.arguments, witness)
-        outcome = await self._executed(item)
-        await self._journal.conclude(call, outcome.truncated(self._budget.limits.result_max_chars))
+        outcome = await self._execute(item)
+        await self._journal.conclude(call, outcome.truncate(self._budget.limits.result_max_chars))
         return outcome
 
     async def _finalise(self, item: Item) -> None:
@@ -284,7 +284,7 @@ class Dispatcher:
             self._defer(item)
             return
         effect = item.spec.effect if isinstance(item, Prepared) else None
-        outcome = self._outcomes[call.id].truncated(self._budget.limits.result_max_chars)
+        outcome = self._outcomes[call.id].truncate(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._channel.send_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
         repairs = item.repairs if isinstance(item, Prepared) else ()

@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True):
     def with_note(self, note: str) -> Outcome:
         return msgspec.structs.replace(self, parts=(TextPart(f"[aish] {note}\n"), *self.parts))
 
-    def truncated(self, max_chars: int) -> Outcome:
+    def truncate(self, max_chars: int) -> Outcome:
         """The outcome with the text cut to `max_chars`, with a mark that says how much is missing."""
         size = len(self.text)
         if size <= max_chars:
@@ -108,7 +108,7 @@ class Executor:
         started_s = self._clock.monotonic_s()
         context = _Context(self._session, self._turn, call, self._owner, say)
         timeout_s = min(spec.timeout_s, deadline_s)
-        outcome = await self._guarded(spec, arguments, context, timeout_s)
+        outcome = await self._call_guarded(spec, arguments, context, timeout_s)
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
         parts = tuple(self._clean(part) for part in outcome.parts)
         structured = outcome.structured if self._for_programs else None
@@ -136,7 +136,9 @@ class Executor:
         except Exception:
             return ""  # then the journal does not know, and asks
 
-    async def _guarded(self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float) -> Outcome:
+    async def _call_guarded(
+        self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float
+    ) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))
         try:
             done, _ = await asyncio.wait({task}, timeout=timeout_s)

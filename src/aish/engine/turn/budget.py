@@ -50,7 +50,7 @@ class Budget(msgspec.Struct, eq=False):
         return max(0.0, self._deadline_s - self._monotonic_s())
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Moves the deadline back by the time that passes inside."""
         began_s = self._monotonic_s()
         try:

@@ -23,7 +23,7 @@ from aish.engine.tools.dispatch import Dispatcher, result_event
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.budget import SILENT_ENDS, Budget, describe_end
 from aish.engine.turn.events import EventFactory
-from aish.engine.turn.text_relay import TextRelay
+from aish.engine.turn.text_relay import StepTextRelay
 from aish.engine.turn.transcript import Transcript
 from aish.planner.run import question_text
 from aish.ports import TextSink
@@ -84,7 +84,7 @@ class Turn(msgspec.Struct, eq=False):
         while self._find_end() is None:
             step = self._begin_step()
             yield self._take_queued()
-            relay = TextRelay(text_sink, record, step, self._events, self._transcript) if text_sink else None
+            relay = StepTextRelay(text_sink, record, step, self._events, self._transcript) if text_sink else None
             async with aclosing(self._model.stream(step, relay)) as batches:
                 async for events in batches:
                     self._transcript.apply_all(events)
@@ -96,7 +96,7 @@ class Turn(msgspec.Struct, eq=False):
             if self._queued:
                 yield self._take_queued()
             calls = self._dispatcher.run(step.calls, cut=step.cut_calls, whole=step.is_whole, choice=self._model.choice)
-            async with aclosing(self._applied(calls)) as batches:
+            async with aclosing(self._apply(calls)) as batches:
                 async for events in batches:
                     yield events
             self._dispatched = True
@@ -108,18 +108,18 @@ class Turn(msgspec.Struct, eq=False):
         newest = (*(self._past[-1].messages if self._past else ()), *self._transcript.messages())
         answers, is_resumed = self.request.answers, self.request.resumed is not None
         if calls := [call for call in open_calls(newest) if is_resumed or call.id in answers]:
-            async with aclosing(self._applied(self._dispatcher.run(calls))) as batches:
+            async with aclosing(self._apply(self._dispatcher.run(calls))) as batches:
                 async for events in batches:
                     yield events
         if self._planner is not None and self._find_end() is None:
             work = self._planner.work(question_text(self.request), self._events, self._dispatcher, self._budget)
-            async with aclosing(self._applied(work)) as batches:
+            async with aclosing(self._apply(work)) as batches:
                 async for events in batches:
                     yield events
             if self._planner.is_done:
                 self._model.forbid_calls()
 
-    async def _applied(self, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
+    async def _apply(self, batches: AsyncGenerator[list[Event], None]) -> AsyncGenerator[list[Event], None]:
         """Folds the events of dispatched calls into the transcript and notes whether one had an effect."""
         async with aclosing(batches):
             async for events in batches:
@@ -182,10 +182,10 @@ class Turn(msgspec.Struct, eq=False):
         """The valid history that the turn leaves."""
         return self._transcript.history(f"[aish] {self._describe(self.end or TurnEnd.FAILED)}")
 
-    def produced(self) -> tuple[Message, ...]:
+    def new_messages(self) -> tuple[Message, ...]:
         """The messages the turn added to its input, including those of the attempts it resumed."""
         before = self.request.resumed.messages if self.request.resumed is not None else ()
-        return (*before, *self._transcript.produced())
+        return (*before, *self._transcript.new_messages())
 
     @property
     def retry_key(self) -> str:

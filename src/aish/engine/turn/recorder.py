@@ -18,7 +18,7 @@ import msgspec
 
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import RETURN_ENDS, note_attempt, store_for_return
-from aish.engine.turn.stream_redaction import count_writable, without_secrets
+from aish.engine.turn.stream_redaction import count_writable, redact_events
 from aish.errors import AishError
 from aish.ports import Store, TextSink
 from aish.safety.redaction.redactor import Redactor
@@ -115,7 +115,7 @@ class Recorder:
         text = _text_of(events)
         if text is not None and redactor.text(text) is text:
             return encode_events(events)
-        lines = encode_events(without_secrets(events, redactor))
+        lines = encode_events(redact_events(events, redactor))
         if redactor.line(lines) is lines:
             return lines
         # Line by line: a match across two lines would remove the end of one and the beginning of the other.
@@ -241,7 +241,7 @@ class Recording:
             lines = recorder.encode(events)
             self.is_finished = True
             self._unwritten_record = None
-            await store.record_turn(_ended(record, last), last.seq, lines)
+            await store.record_turn(_ended_record(record, last), last.seq, lines)
             return
         self._append(events)
         if finished:
@@ -277,7 +277,7 @@ class Recording:
         )
 
 
-def _ended(record: TurnRecord, event: Event) -> TurnRecord:
+def _ended_record(record: TurnRecord, event: Event) -> TurnRecord:
     end = event.body
     assert isinstance(end, TurnFinished)
     return TurnRecord(

@@ -39,7 +39,7 @@ _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not 
 _NOT_RUN = "interrupted: aish ended before this was run."
 
 
-async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact: Redact) -> TurnRecord:
+async def close_interrupted_turn(turn: TurnRecord, store: Store, clock: Clock, redact: Redact) -> TurnRecord:
     transcript, usage, owed = await _read(turn, store, clock)
     for event in owed:
         store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")
@@ -48,7 +48,7 @@ async def close_interrupted(turn: TurnRecord, store: Store, clock: Clock, redact
     return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
 
 
-async def done_by(turns: Sequence[TurnRecord], store: Store) -> Done:
+async def find_done(turns: Sequence[TurnRecord], store: Store) -> Done:
     """What the attempts at one request have done, in their order.
 
     A call that was broken off has no result here. Calls that had not begun, and reads, stay open: the next attempt
@@ -89,13 +89,15 @@ async def _read(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Transcrip
         transcript.apply(event)
         if isinstance(event.body, UsageReported):
             usage = usage + event.body.usage
-    owed = _owed(turn, recorded, transcript, usage, clock)
+    owed = _missing_events(turn, recorded, transcript, usage, clock)
     for event in owed:
         transcript.apply(event)
     return transcript, usage, owed
 
 
-def _owed(turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock) -> list[Event]:
+def _missing_events(
+    turn: TurnRecord, recorded: list[Event], transcript: Transcript, usage: Usage, clock: Clock
+) -> list[Event]:
     events = EventFactory(turn.session, turn.id, clock.now_ns)
     if recorded:
         events.step, events.seq = recorded[-1].step, recorded[-1].seq

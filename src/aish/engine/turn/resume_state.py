@@ -51,7 +51,7 @@ def may_be_retried(turn: Turn) -> bool:
 
 async def store_for_return(store: Store, turn: Turn, redact: Redact) -> None:
     """Stores the turn before its client hears of the calls it is to run. Does nothing if the client saw everything."""
-    produced = turn.produced()
+    produced = turn.new_messages()
     if turn.request.context is not None and any(isinstance(message, ToolMessage) for message in produced):
         body, now_ms = redact(msgspec.json.encode(produced)), turn.now_ms()
         id = turn.open_calls[0].id
@@ -143,7 +143,7 @@ def drop_unfinished_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRequest:
     """Uses up the decisions of a request. Each lets its call run once, also if the same request is sent again."""
-    used = [id for id in request.answers if not await store.put_new(_used(id, now_ms))]
+    used = [id for id in request.answers if not await store.put_new(_use_marker(id, now_ms))]
     if not used:
         return request
     results = tuple(ToolMessage(id, "", (TextPart(ALREADY_DECIDED),)) for id in used)
@@ -151,7 +151,7 @@ async def use_answers(store: Store, request: TurnRequest, now_ms: int) -> TurnRe
     return msgspec.structs.replace(request, answers=left, input=(*results, *request.input))
 
 
-def _used(call: str, now_ms: int) -> Document:
+def _use_marker(call: str, now_ms: int) -> Document:
     return Document("decided", call, b"{}", created_ms=now_ms, expires_ms=now_ms + _RETURN_MS)
 
 

@@ -20,7 +20,7 @@ from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
 from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
-from aish.engine.turn.recovery import done_by
+from aish.engine.turn.recovery import find_done
 from aish.engine.turn.resume_state import (
     check_effects,
     find_attempts,
@@ -90,7 +90,7 @@ class TurnRunner:
             attempt = self._attempts.get(key)
             if attempt is not None and attempt.is_ending:  # it will store what it has done
                 await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
-            if (done := await self._done_before(key)) is not None:
+            if (done := await self._find_done_before(key)) is not None:
                 check_effects(done)
                 before = (*context, *request.input, *done.messages)
                 request = msgspec.structs.replace(request, context=before, input=(), resumed=done)
@@ -98,7 +98,7 @@ class TurnRunner:
             request = await use_answers(self._store, request, self._clock.now_ms())
         return request
 
-    async def _done_before(self, key: str) -> Done | None:
+    async def _find_done_before(self, key: str) -> Done | None:
         """What earlier attempts have done.
 
         Attempts that are ending in another process are waited for. The others are read from the store: their process
@@ -117,7 +117,7 @@ class TurnRunner:
         if not left:
             return None
         over = tuple(turn.id for turn in left if turn.id not in under_way)
-        return msgspec.structs.replace(await done_by(left, self._store), turns=over)
+        return msgspec.structs.replace(await find_done(left, self._store), turns=over)
 
     def _is_of_another_process(self, turn: TurnRecord) -> bool:
         return turn.owner != self._liveness.me and self._liveness.is_alive(turn.owner)
@@ -178,7 +178,7 @@ class TurnRunner:
                 self._undelivered[turn.id] = (turn.retry_key, attempts)
                 if len(self._undelivered) > _MAX_UNDELIVERED:
                     del self._undelivered[next(iter(self._undelivered))]
-        elif not recording.has_attempt_note and any(isinstance(each, ToolMessage) for each in turn.produced()):
+        elif not recording.has_attempt_note and any(isinstance(each, ToolMessage) for each in turn.new_messages()):
             await _finish(note_attempt(self._store, turn.retry_key, turn.id, turn.now_ms()))
 
     async def forget_attempts(self, turn: str) -> None:
@@ -218,11 +218,11 @@ class TurnRunner:
         """Takes what the turn has to itself until it ends: its session, and the run of its plan."""
         lost_by = journal.left_by if journal else ""
         if session:
-            await stack.enter_async_context(self._locked(session, request.limits.wall_s, lost_by))
+            await stack.enter_async_context(self._hold_session(session, request.limits.wall_s, lost_by))
         return await stack.enter_async_context(plan_run(self._runs, request, session)) if request.planner else None
 
     @asynccontextmanager
-    async def _locked(self, session: str, wait_s: float, lost_by: str) -> AsyncIterator[None]:
+    async def _hold_session(self, session: str, wait_s: float, lost_by: str) -> AsyncIterator[None]:
         """One turn at a time in a session. The next one waits, but not longer than a turn may last."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:

@@ -1,4 +1,4 @@
-"""Finds secrets that a model says in pieces.
+"""Redacts secrets that a model writes in several pieces.
 
 No piece alone holds the secret, so the pieces are joined. Text that may be the beginning of a secret is not written
 before it is known how it goes on.
@@ -21,18 +21,18 @@ _GOES_ON = (*_PIECES, Status, ToolCallStarted)  # after these, a text of the sam
 _MAX_BETWEEN = 16
 
 
-def without_secrets(events: Sequence[Event], redactor: Redactor) -> Sequence[Event]:
+def redact_events(events: Sequence[Event], redactor: Redactor) -> Sequence[Event]:
     """The events with secrets replaced, as many. Of a secret in several pieces, the first piece has the mark and the
     others are empty."""
-    told = list(events)
+    redacted = list(events)
     for places, pieces in _streams(events):
         for place, old, new in zip(places, pieces, redactor.pieces(pieces), strict=True):
             if new != old:
                 body = events[place].body
                 is_text = isinstance(body, TextDelta)  # its logprobs would spell the secret
                 body = TextDelta(new) if is_text else msgspec.structs.replace(body, text=new)
-                told[place] = msgspec.structs.replace(events[place], body=body)
-    return told
+                redacted[place] = msgspec.structs.replace(events[place], body=body)
+    return redacted
 
 
 def count_writable(events: Sequence[Event], redactor: Redactor) -> int:
@@ -40,15 +40,15 @@ def count_writable(events: Sequence[Event], redactor: Redactor) -> int:
     last, count = events[-1], len(events)
     if type(last.body) not in _GOES_ON:
         return count
-    said: dict[tuple[type, str], list[int]] = {}  # by kind and call, since several may alternate
+    streams: dict[tuple[type, str], list[int]] = {}  # by kind and call, since several may alternate
     for place, event in enumerate(events):
         if type(event.body) in _PIECES and event.step == last.step:
-            said.setdefault((type(event.body), event.call), []).append(place)
-    recent = [places for places in said.values() if places[-1] >= count - _MAX_BETWEEN]
+            streams.setdefault((type(event.body), event.call), []).append(place)
+    recent = [places for places in streams.values() if places[-1] >= count - _MAX_BETWEEN]
     open_at = min((_first_open(events, places, count, redactor) for places in recent), default=count)
     while open_at < count:
         count = open_at  # another text may be open at this index
-        cut = [places for places in said.values() if _is_cut(events, places, count, redactor)]
+        cut = [places for places in streams.values() if _is_cut(events, places, count, redactor)]
         open_at = min((_first_open(events, places, count, redactor) for places in cut), default=count)
     return count
 

@@ -21,7 +21,7 @@ from aish.ports import TextSink
 from aish.types.events import Event, TextDelta
 
 
-class TextRelay:
+class StepTextRelay:
     """Relays the text of one step. The first word of the step goes through the loop, and so does every word after which
     the text must be checked for repetition."""
 

@@ -38,14 +38,14 @@ class Transcript(msgspec.Struct, eq=False):
     _open: dict[str, ToolCall] = {}
 
     def apply_all(self, events: Sequence[Event]) -> None:
-        said = self._text
+        parts = self._text
         for event in events:
             body = event.body
             if type(body) is TextDelta:
-                said.append(body.text)
+                parts.append(body.text)
             elif type(body) in _FOLDED:
                 self.apply(event)
-                said = self._text
+                parts = self._text
 
     def add_text(self, text: str) -> None:
         """Adds text of the model, like applying a TextDelta."""
@@ -101,7 +101,7 @@ class Transcript(msgspec.Struct, eq=False):
         self._end_step()
         return tuple(self._messages)
 
-    def produced(self) -> tuple[Message, ...]:
+    def new_messages(self) -> tuple[Message, ...]:
         """The messages that the turn added to its input."""
         return self.messages()[self._input_length :]
 

@@ -14,7 +14,7 @@ from aish.config.load import check_config, load_config
 from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.tools import PROMPT_FIELDS
-from aish.config.user_decisions import content_hash, distrust, project_content, trust
+from aish.config.user_decisions import content_hash, distrust, project_content, trust_project_file
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
 from aish.frontends.runtime import ProcessEnvironment
@@ -151,7 +151,7 @@ def _trust(environment: ProcessEnvironment) -> int:
     project = _project_file(environment)
     content = project_content(project)
     print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
-    digest = trust(project, env=environment.env, expected=content_hash(content))
+    digest = trust_project_file(project, env=environment.env, expected=content_hash(content))
     print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
     return 0
 

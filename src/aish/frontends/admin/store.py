@@ -26,7 +26,7 @@ from aish.frontends.spending_table import (
     format_calls,
     format_cost,
     group_spending,
-    table_lines,
+    spending_lines,
     total_spending,
 )
 from aish.frontends.terminal import visible
@@ -44,7 +44,7 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 
 
 def run_sessions(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    return run_until_done(_manage_sessions(arguments, runtime.store, runtime.redacted))
+    return run_until_done(_manage_sessions(arguments, runtime.store, runtime.redact_text))
 
 
 async def _manage_sessions(arguments: argparse.Namespace, store: Store, redacted: Callable[[str], str]) -> int:
@@ -145,7 +145,7 @@ def run_memory(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _manage_memory(arguments: argparse.Namespace, runtime: Runtime) -> int:
     store = runtime.store
-    memory = MemoryService(store, time.time_ns() // 1_000_000, runtime.redacted)
+    memory = MemoryService(store, time.time_ns() // 1_000_000, runtime.redact_text)
     try:
         match arguments.action:
             case "add":
@@ -207,7 +207,7 @@ async def _show_cost(store: Store, arguments: argparse.Namespace, by: tuple[By, 
     if not groups:
         print("no calls are recorded", file=sys.stderr)
         return 0
-    for line in table_lines(groups, by):
+    for line in spending_lines(groups, by):
         print(line)
     if bars := chart_lines(group_spending(rows, by[:1])):
         print("", *bars, sep="\n")

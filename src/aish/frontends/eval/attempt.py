@@ -251,7 +251,7 @@ def _result(case: Case, settings: AttemptSettings, record: AttemptRecord, grade:
         prompt_tokens=record.usage.prompt_tokens,
         completion_tokens=record.usage.completion_tokens,
         question=_question(case)[:_MAX_REPORTED_CHARS],
-        expected=_expected(case.expect),
+        expected=_describe_expected(case.expect),
     )
 
 
@@ -260,7 +260,7 @@ def _question(case: Case) -> str:
     return " ⏎ ".join([text_of(parts), *case.then])
 
 
-def _expected(expect: Expectation) -> str:
+def _describe_expected(expect: Expectation) -> str:
     if expect.no_call:
         return "no call"
     if expect.final is not None:

@@ -129,7 +129,7 @@ def _schema(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _call(name: str, given: Mapping[str, list[Any]], tools: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     tool = tools[name]
-    allowed, optional = _allowed(given)
+    allowed, optional = _split_optional(given)
     for key in [*allowed]:
         allowed[key] = _select_valid(tool["parameters"]["properties"], key, allowed[key])
         if not allowed[key]:  # it may only be omitted
@@ -139,7 +139,7 @@ def _call(name: str, given: Mapping[str, list[Any]], tools: Mapping[str, dict[st
     return {"name": tool["name"], "arguments": allowed, "optional": optional}
 
 
-def _allowed(given: Mapping[str, list[Any]]) -> tuple[dict[str, list[Any]], list[str]]:
+def _split_optional(given: Mapping[str, list[Any]]) -> tuple[dict[str, list[Any]], list[str]]:
     optional = [key for key, values in given.items() if "" in values]
     values = {key: [_value(value) for value in each if value != "" or len(each) == 1] for key, each in given.items()}
     return values, optional
@@ -148,7 +148,7 @@ def _allowed(given: Mapping[str, list[Any]]) -> tuple[dict[str, list[Any]], list
 def _value(value: Any) -> Any:
     """Converts an allowed value. In objects, every value is again a list of alternatives."""
     if isinstance(value, dict) and all(isinstance(each, list) for each in value.values()):
-        members, optional = _allowed(value)
+        members, optional = _split_optional(value)
         return {"$object": members, "optional": optional}
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         return [_value(each) for each in value]

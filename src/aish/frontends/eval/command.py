@@ -21,11 +21,11 @@ from aish.frontends.eval.report import (
     Report,
     Result,
     Setting,
-    compare,
-    describe,
+    compare_results,
+    describe_changes,
     load_report,
     make_rows,
-    table_lines,
+    result_lines,
 )
 from aish.frontends.eval.runner import EvalPlan, EvalProgress, run_plan, select
 from aish.frontends.runtime import Runtime
@@ -118,14 +118,14 @@ def _present(arguments: argparse.Namespace, report: Report, before: Report | Non
         from aish.frontends.eval.page import page
 
         _write(arguments.html, page(report, before).encode("utf-8", "replace"))
-    for line in table_lines(make_rows(report.results)):
+    for line in result_lines(make_rows(report.results)):
         print(visible(line))
     _print_errors(report, output)
     code = 0 if report.complete else INTERRUPTED
     if before is not None:
-        changes = compare(before.results, report.results)
+        changes = compare_results(before.results, report.results)
         print()
-        for line in describe(changes, arguments.tolerance):
+        for line in describe_changes(changes, arguments.tolerance):
             print(visible(line))
         code = code or (WORSE if any(change.is_worse(arguments.tolerance) for change in changes) else 0)
     return code or (PROVIDER_FAILED if all(r.outcome in ("error", "skipped") for r in report.results) else 0)

@@ -46,7 +46,7 @@ class Grade(msgspec.Struct, frozen=True):
 
 def accepts(allowed: Any, value: Any) -> bool:
     if isinstance(allowed, dict) and (marks := _MARKS & allowed.keys()):
-        return _marked(min(marks), allowed, value)
+        return _fits_mark(min(marks), allowed, value)
     if isinstance(allowed, bool) or isinstance(value, bool) or allowed is None:
         return allowed is value
     match allowed:
@@ -74,7 +74,7 @@ def _all_in(allowed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
     return all(accepts(allowed[key], item) for key, item in value.items())
 
 
-def _marked(mark: str, allowed: dict[str, Any], value: Any) -> bool:
+def _fits_mark(mark: str, allowed: dict[str, Any], value: Any) -> bool:
     match mark:
         case "$any":
             return True
@@ -83,7 +83,7 @@ def _marked(mark: str, allowed: dict[str, Any], value: Any) -> bool:
         case "$contains":
             return isinstance(value, str) and all(word.lower() in value.lower() for word in allowed["$contains"])
         case "$unordered":
-            return isinstance(value, list) and _paired(allowed["$unordered"], value, accepts)
+            return isinstance(value, list) and _can_pair(allowed["$unordered"], value, accepts)
         case _:
             return isinstance(value, dict) and not _argument_fault(
                 allowed["$object"], allowed.get("optional", ()), value
@@ -112,7 +112,7 @@ def grade_calls(expected: Sequence[ExpectedCall], made: Sequence[ActualCall]) ->
     right_tool = sorted(call.name for call in expected) == sorted(call.name for call in made)
     if not made:
         return Grade(exact=not expected, right_tool=right_tool, reason="no call was made" if expected else "")
-    if _paired(expected, made, _call_accepts):
+    if _can_pair(expected, made, _call_accepts):
         return Grade(exact=True, right_tool=True)
     return Grade(exact=False, right_tool=right_tool, reason=_why(expected, made, right_tool=right_tool))
 
@@ -155,7 +155,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _paired(wanted: Sequence[Any], given: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
+def _can_pair(wanted: Sequence[Any], given: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
     """Whether the two lists can be matched one to one. Tries other partners for items that are already matched."""
     if len(wanted) != len(given):
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from aish.frontends.eval.report import ALL, HEADS, TEXT_COLUMNS, EvalRow, Report, Result, compare, make_rows
+from aish.frontends.eval.report import ALL, HEADS, TEXT_COLUMNS, EvalRow, Report, Result, compare_results, make_rows
 from aish.frontends.terminal import visible
 
 # More would make the page slow to open; the JSON report has them all.
@@ -112,7 +112,7 @@ def _figures(figures: Sequence[EvalRow]) -> Iterator[str]:
 def _changes(report: Report, before: Report) -> Iterator[str]:
     yield f"<h2>Since {esc(before.started)}</h2>"
     yield _table_head("suite", "model", "mode", "now wrong", "now right", "compared", "before", "now", texts=5)
-    for change in compare(before.results, report.results):
+    for change in compare_results(before.results, report.results):
         texts = (change.suite, change.model, change.mode, ", ".join(change.lost), ", ".join(change.won))
         numbers = (str(change.compared), f"{change.before:.1f} %", f"{change.now:.1f} %")
         yield f"<tr>{_cells((*texts, *numbers), len(texts))}</tr>"

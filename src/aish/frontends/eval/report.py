@@ -163,7 +163,7 @@ def make_rows(results: Sequence[Result]) -> list[EvalRow]:
     return [row for row in rows if row.exact.of or row.errors]
 
 
-def table_lines(rows: Sequence[EvalRow]) -> list[str]:
+def result_lines(rows: Sequence[EvalRow]) -> list[str]:
     """The table as aligned lines."""
     cells = [HEADS, *(row.cells for row in rows)]
     columns = [
@@ -236,7 +236,7 @@ def load_report(path: Path) -> Report:
     return report
 
 
-def compare(before: Sequence[Result], now: Sequence[Result]) -> list[Comparison]:
+def compare_results(before: Sequence[Result], now: Sequence[Result]) -> list[Comparison]:
     """Compares the cases that both runs answered and that have not changed since."""
     old = {result.key: result for result in before if result.outcome in ("right", "wrong")}
     groups: defaultdict[tuple[str, str, str], list[tuple[Result, Result]]] = defaultdict(list)
@@ -259,7 +259,7 @@ def _compare_group(group: tuple[str, str, str], pairs: Sequence[tuple[Result, Re
     )
 
 
-def describe(changes: Sequence[Comparison], tolerance: float) -> Iterator[str]:
+def describe_changes(changes: Sequence[Comparison], tolerance: float) -> Iterator[str]:
     if not changes:
         yield "nothing to compare: the baseline holds none of these cases, models and modes"
     for change in changes:

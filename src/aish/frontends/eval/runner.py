@@ -55,7 +55,7 @@ async def _run_setting(
         nonlocal failures
         for case, settings in jobs:
             if failures >= MAX_FAILURES_IN_A_ROW:
-                on_result(_skipped(case, settings))
+                on_result(_skip(case, settings))
                 continue
             result = await attempt(case, settings, engine, engine_in)
             failures = failures + 1 if result.outcome == "error" else 0
@@ -82,7 +82,7 @@ def _jobs(plan: EvalPlan, setting: Setting) -> Iterator[tuple[Case, AttemptSetti
             )
 
 
-def _skipped(case: Case, settings: AttemptSettings) -> Result:
+def _skip(case: Case, settings: AttemptSettings) -> Result:
     return Result(
         case=case.id,
         suite=case.suite,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.asgi import Headers
+from aish.frontends.asgi import RequestHeaders
 from aish.frontends.mcp.requests import HEADER_MISMATCH, META_VERSION, Request
 from aish.net.jsonrpc_message import RpcError
 from aish.types.tools import JsonSchema
@@ -24,7 +24,7 @@ _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}(\.0{1,30})?")
 
 
-def check_standard(headers: Headers, request: Request) -> None:
+def check_standard(headers: RequestHeaders, request: Request) -> None:
     """Raises RpcError unless revision, method and name are those of the body."""
     expected = {VERSION: request.meta.get(META_VERSION), METHOD: request.method}
     name = request.params.get(_NAMED_BY.get(request.method, ""))
@@ -36,7 +36,7 @@ def check_standard(headers: Headers, request: Request) -> None:
             raise RpcError(HEADER_MISMATCH, f"the header {header} does not say what the body says")
 
 
-def check_mirrored(headers: Headers, schema: JsonSchema, arguments: Mapping[str, Any]) -> None:
+def check_mirrored(headers: RequestHeaders, schema: JsonSchema, arguments: Mapping[str, Any]) -> None:
     """Raises RpcError unless exactly the arguments that the schema marks are in headers, with the same values."""
     for path, header, kind in _find_marked(schema):
         name = f"{_PARAM}{header.lower()}"

@@ -32,10 +32,10 @@ from aish.frontends.mcp.requests import (
     Request,
     cancelled_request,
     check_envelope,
-    read_messages,
     read_request,
+    read_rpc_messages,
     speaks_stateless,
-    unsupported,
+    unsupported_version,
 )
 from aish.frontends.origin_guard import OriginGuard
 from aish.net.jsonrpc_message import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, Message, RpcError
@@ -128,7 +128,7 @@ class McpHttp:
     async def _post(self, exchange: Exchange) -> None:
         body = await exchange.body(self._max_body_bytes)
         try:
-            messages = read_messages(body)
+            messages = read_rpc_messages(body)
             session = self._session_of(exchange)
             if body.lstrip()[:1] == b"[":
                 await self._serve_batch(exchange, messages)
@@ -186,7 +186,7 @@ class McpHttp:
         if not request.stateless:
             return request
         if version is not None and version not in (*HANDSHAKE, *STATELESS) and META_VERSION not in request.meta:
-            raise unsupported(version)
+            raise unsupported_version(version)
         check_envelope(request)
         check_standard(exchange.headers, request)
         arguments = request.params.get("arguments")
@@ -248,7 +248,7 @@ class Relay:
 
     async def run(self, work: asyncio.Future[Any]) -> bool:
         """Waits until `work` is done. Returns False if the client has gone; `work` is then cancelled."""
-        leaving = asyncio.ensure_future(self._exchange.gone())
+        leaving = asyncio.ensure_future(self._exchange.wait_until_gone())
         for future in (work, leaving):
             future.add_done_callback(lambda _: self._news.set())
         try:

@@ -64,7 +64,7 @@ class Request(msgspec.Struct, frozen=True):
         return token if isinstance(token, str) or type(token) is int else None
 
 
-def read_messages(body: bytes) -> list[Message]:
+def read_rpc_messages(body: bytes) -> list[Message]:
     """Raises RpcError for input that is no JSON or no message."""
     try:
         messages = decode_messages(body.strip())
@@ -139,11 +139,11 @@ def check_version(request: Request) -> None:
     """Raises RpcError unless the revision of a stateless request is supported and has the method."""
     version = request.meta[META_VERSION]
     if version not in STATELESS:
-        raise unsupported(version)
+        raise unsupported_version(version)
     if request.method in _REMOVED:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method} is not part of {version}")
 
 
-def unsupported(version: str) -> RpcError:
+def unsupported_version(version: str) -> RpcError:
     data = {"supported": list(STATELESS), "requested": version[:100]}
     return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)

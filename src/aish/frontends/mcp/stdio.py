@@ -25,8 +25,8 @@ from aish.frontends.mcp.requests import (
     cancelled_request,
     check_envelope,
     negotiate,
-    read_messages,
     read_request,
+    read_rpc_messages,
     speaks_stateless,
 )
 from aish.frontends.runtime import Runtime
@@ -140,7 +140,7 @@ class StdioServer:
         try:
             if isinstance(body, Oversize):
                 raise RpcError(PARSE_ERROR, f"Parse error: a message of {body.size} bytes is too large")
-            messages = read_messages(body)
+            messages = read_rpc_messages(body)
         except RpcError as exc:
             await self._unwritten.put(error_response(None, exc).body)
             return
@@ -187,11 +187,11 @@ class StdioServer:
         self._running[request.id] = task
         self._pending_bytes += size
 
-        def ended(_: object) -> None:
+        def on_end(_: object) -> None:
             self._pending_bytes -= size
             self._running.pop(request.id, None)
 
-        task.add_done_callback(ended)
+        task.add_done_callback(on_end)
 
     async def _answer(self, request: Request) -> None:
         answer = await self._server.answer(request, self._report)

@@ -16,11 +16,11 @@ from aish.autonomy.turn_summary import TurnSummary
 from aish.frontends.mentions import MentionScope, expand_mentions
 from aish.frontends.shell.approvals.proposals import run_proposals
 from aish.frontends.shell.command_hints import (
-    find_program,
     hint_lines,
     hints_for_model,
     is_clear_command_question,
     is_command_question,
+    program_of,
     ready_commands,
     split_by_availability,
 )
@@ -72,7 +72,7 @@ def _drop_missing(shell: Shell, commands: list[str]) -> list[str]:
         return commands
     available, _ = split_by_availability(commands, lambda word: live.resolve(word) is not None)
     first = commands.index(available[0]) if available else len(commands)
-    for program in filter(None, map(find_program, commands[:first])):
+    for program in filter(None, map(program_of, commands[:first])):
         shell.output.note(f"· {program} is not on this machine")
     return commands[first:]
 

@@ -62,7 +62,7 @@ def ready_commands(hints: Sequence[CommandHint]) -> list[str]:
     return [hint.example for hint in hints if hint.is_ready][:1]
 
 
-def find_program(command: str) -> str:
+def program_of(command: str) -> str:
     """The program that the command runs, without wrappers such as `sudo`; "" if that is not clear."""
     for word in command.split():
         if "=" in word.split("/")[0] or word in _WRAPPERS or word.startswith("-"):
@@ -75,7 +75,7 @@ def split_by_availability(commands: Sequence[str], is_known: Callable[[str], boo
     """The commands that can run here, and the missing programs of the others."""
     available, missing = [], []
     for command in commands:
-        program = find_program(command)
+        program = program_of(command)
         if program and "/" not in program and not is_known(program):
             missing.append(program)
         else:

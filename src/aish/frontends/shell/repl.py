@@ -19,8 +19,8 @@ from aish.engine.engine import Engine
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.prompt.editor import LineEditor
-from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route
-from aish.frontends.shell.shell import Notices, Shell, do_nothing, error_text
+from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route_line
+from aish.frontends.shell.shell import Notices, Shell, do_nothing, format_error
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.tool_calls.detect.proposals import CONTRACT
@@ -96,7 +96,7 @@ class _Repl:
         if shell.request.session:
             from aish.frontends.shell.commands.conversation import show_session
 
-            await self._guarded(show_session(shell))
+            await self._run_guarded(show_session(shell))
         while not shell.is_leaving:
             try:
                 line = await shell.read_line()
@@ -125,15 +125,15 @@ class _Repl:
             case Destination.META:
                 from aish.frontends.shell.commands.registry import run_meta
 
-                await self._guarded(run_meta(self._shell, routed.text))
+                await self._run_guarded(run_meta(self._shell, routed.text))
             case Destination.SHELL | Destination.QUIET_SHELL:
-                await self._guarded(self._run_typed(routed))
+                await self._run_guarded(self._run_typed(routed))
             case Destination.MODEL:
-                await self._guarded(self._ask_model(routed.text or WHAT_WENT_WRONG))
+                await self._run_guarded(self._ask_model(routed.text or WHAT_WENT_WRONG))
             case Destination.NOTHING:
                 pass
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_guarded(self, work: Coroutine[Any, Any, None]) -> None:
         """Ctrl-C stops the work, and its errors are printed. A bug in one line must not end the shell, whose jobs and
         variables would be lost."""
         doing = asyncio.ensure_future(work)
@@ -146,7 +146,7 @@ class _Repl:
                 raise
             note("stopped")
         except AishError as exc:
-            note(error_text(exc))
+            note(format_error(exc))
         except Exception as exc:
             note(f"aish: internal error: {type(exc).__name__}: {exc}\n  this is a bug in aish; the shell goes on")
             if sys.flags.dev_mode:
@@ -156,13 +156,13 @@ class _Repl:
         """Routes a line, and once more after a refresh: the last command may have defined a word that is not known."""
         live = self._shell.live
         if live is None:
-            return route(line, lambda word: None)
-        routed = route(line, live.resolve)
+            return route_line(line, lambda word: None)
+        routed = route_line(line, live.resolve)
         if routed.destination is not Destination.MODEL or routed.is_explicit:
             return routed
         with suppress(ProcessError):
             await live.refresh(_REFRESH_S)
-        return route(line, live.resolve)
+        return route_line(line, live.resolve)
 
     async def _run_typed(self, routed: RoutedLine) -> None:
         shell = self._shell

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aish.config.load import join_names
-from aish.config.user_decisions import content_hash, project_content, refuse, trust, was_refused
+from aish.config.user_decisions import content_hash, project_content, refuse, trust_project_file, was_refused
 from aish.engine.engine import Engine
 from aish.errors import AishError, ConfigError, ModelNotFound
 from aish.frontends.runtime import Runtime
@@ -80,8 +80,8 @@ async def _ask_about(runtime: Runtime, output: Output, reader: StdinReader) -> R
     answer = await reader.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
     match (answer or "").strip().lower():
         case "y" | "yes" if whole:
-            trust(file.path, env=env, expected=content_hash(content))
-            return runtime.reloaded()
+            trust_project_file(file.path, env=env, expected=content_hash(content))
+            return runtime.reload()
         case "n" | "no":
             refuse(file.path, content, env=env)
     return runtime

@@ -67,7 +67,7 @@ class Notices:
             self._waiting.append(text)
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         self._waiting = []
         try:
             yield
@@ -262,7 +262,7 @@ class Shell:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
         # The program gets Ctrl-C itself; the line is not left half way.
-        with self._notices.deferred(), on_interrupt(do_nothing):
+        with self._notices.defer(), on_interrupt(do_nothing):
             result = await self.live.run_user(line, terminal)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
@@ -291,7 +291,7 @@ class Shell:
             self._loading.cancel()
 
 
-def error_text(error: AishError) -> str:
+def format_error(error: AishError) -> str:
     return f"aish: {error.message}" + (f"\n  {in_prompt_words(error.hint)}" if error.hint else "")
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from aish.errors import ConnectFailed
-from aish.net.http.exchange import Exchange
+from aish.net.http.exchange import ClientExchange
 from aish.net.http.message import (
     HeaderItems,
     Headers,
@@ -79,7 +79,7 @@ class HttpClient:
         if (proxy := find_proxy(target, self._proxies)) is not None:
             return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
         head = finish_head(method, head, len(body))
-        return Exchange(self._pool, self._bounds, target, method, head, body, timeouts)
+        return ClientExchange(self._pool, self._bounds, target, method, head, body, timeouts)
 
     async def aclose(self) -> None:
         """Closes every connection; responses that are still open end with ConnectionLost. Idempotent."""

@@ -23,7 +23,7 @@ from aish.net.http.response import ResponseParser
 _SLICE_BYTES = 64 * 1024  # asyncio's own write high-water mark: more at once would only be copied into its buffer
 
 
-class Exchange(Response):
+class ClientExchange(Response):
     # Set on entering, and again for a second attempt.
     _watch: Watchdog
     _loop: asyncio.AbstractEventLoop

@@ -90,7 +90,7 @@ class EmbeddedProvider:
         capabilities = msgspec.structs.replace(info.capabilities, embeddings=True, tool_adapter=has_adapter)
         return msgspec.structs.replace(info, provider=self._name, id=model, capabilities=capabilities)
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:

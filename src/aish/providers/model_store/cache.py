@@ -22,17 +22,23 @@ import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderRejected, UsageError
 from aish.providers.model_store.cache_folder import (
-    check_hash,
     check_is_gguf,
     in_thread,
     is_file,
-    locked,
+    lock_file,
     path_of,
     plain_errors,
-    sha256,
 )
-from aish.providers.model_store.catalogue import ModelSource, check_name, find_source, load_catalogue
-from aish.providers.model_store.integrity import FileState, read_sha256, replace_file, state_of, verify
+from aish.providers.model_store.catalogue import ModelSource, check_model_name, find_source, load_catalogue
+from aish.providers.model_store.integrity import (
+    CheckedFile,
+    check_hash,
+    read_sha256,
+    replace_file,
+    sha256,
+    state_of,
+    verify,
+)
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
@@ -62,7 +68,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     source: str
     sha256: str
     pulled: str
-    verified: FileState | None = None
+    verified: CheckedFile | None = None
 
 
 Report = Callable[[PullProgress], None]
@@ -82,7 +88,7 @@ class ModelCache:
         return load_catalogue() if self._catalogue is None else self._catalogue
 
     def list(self) -> Sequence[ModelFile]:
-        return [self._cached(path) for path in sorted(self.root.glob("*.gguf")) if path.is_file()]
+        return [self._describe(path) for path in sorted(self.root.glob("*.gguf")) if path.is_file()]
 
     def names(self) -> Sequence[str]:
         return [model.name for model in self.list()]
@@ -125,7 +131,7 @@ class ModelCache:
             check_is_gguf(path)
             digest = await in_thread(lambda stop: sha256(path, stop))
             self._write_record(path.stem, _Record("by hand", digest, _now(), state_of(path, digest)))
-        return self._cached(path)
+        return self._describe(path)
 
     def _pinned_hash(self, name: str, record: _Record | None) -> str:
         """The hash in the catalogue, if the file comes from there."""
@@ -134,7 +140,7 @@ class ModelCache:
             return ""
         return source.sha256 or source.f16_sha256
 
-    def _record_verified(self, name: str, record: _Record, state: FileState) -> None:
+    def _record_verified(self, name: str, record: _Record, state: CheckedFile) -> None:
         with suppress(OSError):  # a cache that is read-only is compared at each start
             self._write_record(name, msgspec.structs.replace(record, verified=state))
 
@@ -148,18 +154,18 @@ class ModelCache:
         source = self._with_hash(find_source(name_or_url, self.catalogue), read_sha256(sha256), trust=trust)
         with plain_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            async with locked(self.root / f".{source.name}.lock", on_wait=lambda: report(PullProgress("waiting"))):
+            async with lock_file(self.root / f".{source.name}.lock", on_wait=lambda: report(PullProgress("waiting"))):
                 if self.find(source.name) is None:
                     await self._pull(source, report, fetch)
         path = self.root / f"{source.name}.gguf"
-        cached = self._cached(path)
+        cached = self._describe(path)
         check_hash(str(path), cached.sha256, source.sha256 if source.url else "")
         report(PullProgress("done", cached.size, cached.size, cached.sha256))
         return cached
 
     def _with_hash(self, source: ModelSource, given: str, *, trust: bool) -> ModelSource:
         """The source with the hash that its file must have; "" if the first one is trusted."""
-        check_name(source.name)
+        check_model_name(source.name)
         if not source.url:
             return source
         known = self._read_record(source.name)
@@ -228,7 +234,7 @@ class ModelCache:
         path = made.replace(self.root / f"{source.name}.gguf")
         self._write_record(source.name, msgspec.structs.replace(record, verified=state_of(path, digest)))
 
-    def _cached(self, path: Path) -> ModelFile:
+    def _describe(self, path: Path) -> ModelFile:
         record = self._read_record(path.stem) or _Record("", "", "")
         return ModelFile(path.stem, path, path.stat().st_size, record.source, record.sha256, record.pulled)
 

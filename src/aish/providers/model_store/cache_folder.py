@@ -1,10 +1,9 @@
-"""File operations of the model cache: locks, hashes, checks of the format, and readable errors."""
+"""File operations of the model cache: locks, checks of the format, and readable errors."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,13 +17,12 @@ GGUF_MAGIC = b"GGUF"
 _LOCK_WAIT_S = 3600.0  # for the largest model over a slow connection
 _LOCK_POLL_S = 0.1
 _STOP_WAIT_S = 5.0
-_HASH_BYTES = 4 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def locked(path: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
+async def lock_file(path: Path, on_wait: Callable[[], None]) -> AsyncIterator[None]:
     """One holder at a time among all processes. The kernel releases the lock when the holder dies. The file stays."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # not inherited by children
     try:
@@ -80,23 +78,6 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
         running.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait({running}, timeout=_STOP_WAIT_S)
         raise
-
-
-def sha256(path: Path, stop: threading.Event) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while (piece := file.read(_HASH_BYTES)) and not stop.is_set():
-            digest.update(piece)
-        os.fsync(file.fileno())  # the hashed bytes are on the disk before the file gets its name
-    return digest.hexdigest()
-
-
-def check_hash(origin: str, found: str, expected: str, *, hint: str = "") -> None:
-    if expected and found != expected:
-        raise ProviderRejected(
-            f"{origin} is not the file that was expected: its SHA-256 is {found} instead of {expected}",
-            hint=hint or "if the change is wanted, delete the .json file of that name in the cache and pull again",
-        )
 
 
 def path_of(name: str) -> Path:

@@ -59,10 +59,10 @@ def _source_from_url(url: str) -> ModelSource:
     file_name = unquote(urlsplit(url).path).rpartition("/")[2]
     if not file_name.lower().endswith(".gguf"):
         raise UsageError("the URL does not end in the name of a .gguf file", hint="give the address of the file itself")
-    return ModelSource(name=check_name(file_name[: -len(".gguf")]), url=url)
+    return ModelSource(name=check_model_name(file_name[: -len(".gguf")]), url=url)
 
 
-def check_name(name: str) -> str:
+def check_model_name(name: str) -> str:
     """A model's name becomes a file name, so only harmless characters are allowed."""
     if not _NAME.fullmatch(name) or name.endswith(".part"):
         raise UsageError(f"{name[:80]!r} is not a name for a model", hint="letters, digits, dots, dashes")

@@ -65,7 +65,7 @@ class Download:
                 if response.status not in _REDIRECTS:
                     await self._receive(response, have if headers else 0)
                     return
-                url = _redirected(url, response.headers.get("location"))
+                url = _resolve_redirect(url, response.headers.get("location"))
         raise ProviderRejected(f"{_host(self._url)} redirects again and again")
 
     async def _receive(self, response: Response, have: int) -> None:
@@ -132,7 +132,7 @@ def _host(url: str) -> str:
     return urlsplit(url).hostname or "the server"
 
 
-def _redirected(url: str, location: str) -> str:
+def _resolve_redirect(url: str, location: str) -> str:
     target = urljoin(url, location)
     allowed = ("https",) if url.startswith("https:") else ("http", "https")
     if not location or urlsplit(target).scheme not in allowed:

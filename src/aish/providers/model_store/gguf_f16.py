@@ -55,7 +55,7 @@ def _write_tensors(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, report: Cal
     total = sum(int(tensor.n_bytes) for tensor in reader.tensors)
     done = 0
     for tensor in reader.tensors:
-        writer.write_tensor_data(_converted(tensor))
+        writer.write_tensor_data(_convert(tensor))
         done += int(tensor.n_bytes)
         report(done, total)
 
@@ -68,7 +68,7 @@ def _shape(tensor: gguf.ReaderTensor) -> tuple[int, ...]:
     return tuple(int(size) for size in reversed(tensor.shape))  # the file counts from the innermost
 
 
-def _converted(tensor: gguf.ReaderTensor) -> npt.NDArray[np.generic]:
+def _convert(tensor: gguf.ReaderTensor) -> npt.NDArray[np.generic]:
     if not _becomes_f16(tensor):
         return np.asarray(gguf.quants.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
     result = np.empty(_shape(tensor), dtype=np.float16)

@@ -8,19 +8,22 @@ or who sets the clock back; `aish doctor` reads the whole file every time.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import threading
 from pathlib import Path
 
 import msgspec
 
 from aish.errors import ProviderRejected, UsageError
-from aish.providers.model_store.cache_folder import in_thread, sha256
+from aish.providers.model_store.cache_folder import in_thread
 
+_HASH_BYTES = 4 * 1024 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class FileState(msgspec.Struct, frozen=True):
+class CheckedFile(msgspec.Struct, frozen=True):
     """The state in which a file had the hash `sha256`."""
 
     sha256: str
@@ -30,12 +33,12 @@ class FileState(msgspec.Struct, frozen=True):
     changed_ns: int
 
 
-def state_of(path: Path, digest: str) -> FileState:
+def state_of(path: Path, digest: str) -> CheckedFile:
     found = path.stat()
-    return FileState(digest, found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+    return CheckedFile(digest, found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
 
 
-async def verify(path: Path, expected: str, known: FileState | None) -> FileState:
+async def verify(path: Path, expected: str, known: CheckedFile | None) -> CheckedFile:
     """Returns the state in which the file has that hash: `known` if it still is in that state. Raises
     ProviderRejected."""
     try:
@@ -52,6 +55,23 @@ async def verify(path: Path, expected: str, known: FileState | None) -> FileStat
             hint=f"fetch it anew: aish models rm {name} && aish models pull {name} (or its URL)",
         )
     return state
+
+
+def sha256(path: Path, stop: threading.Event) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while (piece := file.read(_HASH_BYTES)) and not stop.is_set():
+            digest.update(piece)
+        os.fsync(file.fileno())  # the hashed bytes are on the disk before the file gets its name
+    return digest.hexdigest()
+
+
+def check_hash(origin: str, found: str, expected: str, *, hint: str = "") -> None:
+    if expected and found != expected:
+        raise ProviderRejected(
+            f"{origin} is not the file that was expected: its SHA-256 is {found} instead of {expected}",
+            hint=hint or "if the change is wanted, delete the .json file of that name in the cache and pull again",
+        )
 
 
 def read_sha256(text: str) -> str:

@@ -14,7 +14,7 @@ from aish.net.http.client import HttpClient, Response
 from aish.net.lines import LineReader
 from aish.ports import TextRelay
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
-from aish.providers.http_faults import SEND_TEXT, error_text, stream_error
+from aish.providers.http_faults import SEND_TEXT, error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.ollama.wire import (
     OllamaLine,
@@ -104,7 +104,7 @@ class OllamaProvider:
         async with aclosing(self._batches(request)) as batches:
             yield batches
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
@@ -201,5 +201,5 @@ class OllamaProvider:
         try:
             return decode_json(line, decode_line)
         except NotJson as exc:
-            shown = error_text(line)[:80]
+            shown = error_text_of(line)[:80]
             raise ProviderProtocolError(f"{self._name} sent a line that cannot be read ({exc}): {shown}") from exc

@@ -46,7 +46,7 @@ class OpenAIProvider:
 
     async def describe(self, model: str) -> ModelProfile:
         """As listed. If the backend is a llama.cpp server or LM Studio, as the model really runs."""
-        listed = await self._listed()
+        listed = await self._list()
         props = await self._props()
         info = next((info for info in listed if info.id == model), None)
         if info is None and not (model in self._endpoint.models or model_facts.serves_any_name(props)):
@@ -61,7 +61,7 @@ class OpenAIProvider:
     ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
         return aclosing(self._batches(request, relay))
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         return request
 
     async def count_tokens(self, model: str, text: str) -> int | None:
@@ -97,7 +97,7 @@ class OpenAIProvider:
                     while not answer.is_over:
                         batch = await answer.next_batch()
                         if not begun and dialect is not known:
-                            self._dialect = self._dialect.taught(dialect, request.model)
+                            self._dialect = self._dialect.merge(dialect, request.model)
                         begun = True
                         yield batch
                 return
@@ -117,7 +117,7 @@ class OpenAIProvider:
     async def _ask_listing(self, url: str) -> Sequence[ModelProfile]:
         return model_facts.models_from_listing(self._name, await self._backend.get(url))
 
-    async def _listed(self) -> Sequence[ModelProfile]:
+    async def _list(self) -> Sequence[ModelProfile]:
         """Empty where the backend lists nothing. A backend that is away or refuses the key still raises."""
         try:
             return await self._ask_listing(f"{self._endpoint.api}/models")

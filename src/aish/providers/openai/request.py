@@ -63,7 +63,7 @@ class Dialect(msgspec.Struct, frozen=True):
         unknown = frozenset(name for name in unknown_in(fault) if name in _CAN_GO and name in sent)
         return self._without(unknown, str(sent["model"]))
 
-    def taught(self, learned: Dialect, model: str) -> Dialect:
+    def merge(self, learned: Dialect, model: str) -> Dialect:
         """Adds what a request to the model has learned; another request may have learned something else meanwhile."""
         both = msgspec.structs.replace(
             self,

@@ -21,7 +21,7 @@ from aish.net.http.client import Response
 from aish.net.lines import SseReader
 from aish.ports import TextRelay
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL
-from aish.providers.http_faults import error_text, stream_error
+from aish.providers.http_faults import error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.openai.chunk_templates import ChunkTemplate
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk
@@ -139,7 +139,7 @@ def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
     if wire.usage and type(wire.usage) is dict:
         chunks.append(UsageChunk(read_usage(wire.usage)))
     for choice in wire.choices or ():
-        odds = UNSET if logprobs is None else read_logprobs(_given(choice.logprobs), logprobs)
+        odds = UNSET if logprobs is None else read_logprobs(_decode_leniently(choice.logprobs), logprobs)
         if choice.delta is not None:
             _read_delta(choice.delta, chunks, odds)
         elif choice.message is not None:
@@ -169,7 +169,7 @@ def _dollars(cost: Any) -> float | None:
     return float(cost) if type(cost) in (int, float) and 0 <= cost <= _MAX_DOLLARS else None
 
 
-def _given(raw: msgspec.Raw) -> Any:
+def _decode_leniently(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw) if raw else None
     except (ValueError, RecursionError):  # invalid numbers, for example
@@ -195,8 +195,8 @@ def _odds(token: Any) -> dict[str, Any]:
     if type(logprob) not in (int, float):
         return {}
     # The Responses API allows no null here. A backend without bytes has whole characters.
-    is_told = type(given) is list and all(type(byte) is int and 0 <= byte < 256 for byte in given)
-    found = given if is_told else list(token["token"].encode("utf-8", "replace"))
+    is_given = type(given) is list and all(type(byte) is int and 0 <= byte < 256 for byte in given)
+    found = given if is_given else list(token["token"].encode("utf-8", "replace"))
     return {"token": token["token"], "logprob": logprob, "bytes": found}
 
 
@@ -457,5 +457,5 @@ class ChatResponseReader:
         try:
             return decode_json(data, decode_chunk)
         except NotJson as exc:
-            shown = error_text(data)[:80]
+            shown = error_text_of(data)[:80]
             raise ProviderProtocolError(f"{self._provider} sent a chunk that cannot be read ({exc}): {shown}") from exc

@@ -46,8 +46,8 @@ class BackendTokenCounter:
         body: dict[str, Any] = {"model": request.model, "messages": [encode_message(m) for m in request.messages]}
         if request.tools:
             body["tools"] = encode_tools(request.tools)
-        render_messages = await self._ask(self._template, body, request.model, _rendered)
-        if (prompt := _rendered(render_messages)) is not None:
+        answer = await self._ask(self._template, body, request.model, _read_prompt)
+        if (prompt := _read_prompt(answer)) is not None:
             body = {"model": request.model, "content": prompt, "add_special": True, "parse_special": True}
         answer = await self._ask(self._tokenize, body, request.model, model_facts.token_count)
         return model_facts.token_count(answer) or None
@@ -88,6 +88,6 @@ def _plain(model: str, text: str) -> dict[str, Any]:
     }
 
 
-def _rendered(answer: Any) -> str | None:
+def _read_prompt(answer: Any) -> str | None:
     prompt = answer.get("prompt") if isinstance(answer, dict) else None
     return prompt if isinstance(prompt, str) else None

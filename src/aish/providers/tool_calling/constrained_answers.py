@@ -69,7 +69,7 @@ class ConstrainedReader:
     def finish(self, *, whole: bool) -> list[Chunk]:
         chunks: list[Chunk] = []
         if self._head and self._state == self._in_string:
-            _add(chunks, _decoded(self._head))
+            _add(chunks, _decode(self._head))
         elif self._head.strip():
             chunks += self._free.text(self._head)
         self._head = ""
@@ -79,7 +79,7 @@ class ConstrainedReader:
         head = self._head + text
         if call := _CALL.match(head):
             self._head, self._span, self._index = "", BracketSpan(), self._new_index()
-            chunks.append(CallFragment(self._index, name=_decoded(call[1])))
+            chunks.append(CallFragment(self._index, name=_decode(call[1])))
             self._state = self._in_arguments
             return head[call.end() :]
         if answer := _ANSWER.match(head):
@@ -129,13 +129,13 @@ class ConstrainedReader:
         pos = 0
         while found := _STRING_END.search(text, pos):
             if found[0] == '"':
-                _add(chunks, _decoded(text[: found.start()]))
+                _add(chunks, _decode(text[: found.start()]))
                 self._state = self._in_end
                 return text[found.end() :]
             pos = found.end()
         held = _OPEN_ESCAPE.search(text)
         cut = held.start() if held else len(text)
-        _add(chunks, _decoded(text[:cut]))
+        _add(chunks, _decode(text[:cut]))
         self._head = text[cut:]
         return ""
 
@@ -195,7 +195,7 @@ def _add(chunks: list[Chunk], text: str) -> None:
         chunks.append(TextDelta(text))
 
 
-def _decoded(content: str) -> str:
+def _decode(content: str) -> str:
     """Decodes the content of a JSON string. Half a character becomes a replacement character."""
     if "\\" not in content:
         return content

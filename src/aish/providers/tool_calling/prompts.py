@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from aish.providers.tool_calling.strategies import chosen
+from aish.providers.tool_calling.strategies import tools_to_call
 from aish.tool_calls.schema.sanitiser import GRAMMAR, simplify_schema
 from aish.types.messages import (
     AssistantMessage,
@@ -83,7 +83,7 @@ def tool_instructions(
 
 def describe_tools(tools: Sequence[ToolSpec], room_chars: int) -> str:
     for tool_chars, argument_chars in _LEVELS:
-        text = "\n".join(_described(tool, tool_chars, argument_chars) for tool in tools)
+        text = "\n".join(_describe(tool, tool_chars, argument_chars) for tool in tools)
         if len(text) <= room_chars:
             return text
     signatures = "\n".join(f"{tool.name}({', '.join(_required_first(tool.schema))})" for tool in tools)
@@ -124,7 +124,7 @@ def with_tool_instructions(messages: Sequence[Message], text: str) -> tuple[Mess
     return (SystemMessage(text), *messages)
 
 
-def call_text(name: str, arguments: str) -> str:
+def written_call(name: str, arguments: str) -> str:
     """A call as the model shall write it."""
     return f'{{"name": {_json(name)}, "arguments": {arguments.strip() or "{}"}}}'
 
@@ -145,11 +145,11 @@ def _plain(message: Message, style: PromptStyle) -> SystemMessage | UserMessage 
 
 
 def _call(call: ToolCall, style: PromptStyle) -> str:
-    text = call_text(call.name, call.arguments)
+    text = written_call(call.name, call.arguments)
     return text if style == "constrained" else f"<tool_call>{text}</tool_call>"
 
 
-def _described(tool: ToolSpec, tool_chars: int, argument_chars: int) -> str:
+def _describe(tool: ToolSpec, tool_chars: int, argument_chars: int) -> str:
     lines = [f"{tool.name}: {_short(tool.description, tool_chars)}".rstrip(": ")]
     schema = tool.schema
     properties = schema.get("properties")
@@ -223,7 +223,7 @@ def answer_or_call_schema(
 ) -> JsonSchema:
     """`answer` is the schema of an answer, if the request has one; else an answer is text. `bounded`: limits every
     value of a call, because weak models may otherwise continue one until their tokens are used up."""
-    branches = [_call_schema(tool, bounded=bounded) for tool in chosen(tools, choice)]
+    branches = [_call_schema(tool, bounded=bounded) for tool in tools_to_call(tools, choice)]
     if choice.mode != "required" or not branches:
         branches.append(_object_schema(answer=answer or _TEXT))
     return branches[0] if len(branches) == 1 else {"anyOf": branches}

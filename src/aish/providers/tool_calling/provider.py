@@ -32,7 +32,7 @@ from aish.providers.tool_calling.prompts import (
     with_tool_instructions,
 )
 from aish.providers.tool_calling.reader import ToolCallReader
-from aish.providers.tool_calling.strategies import Strategies, Strategy, chosen, has_calls, strategy_notice
+from aish.providers.tool_calling.strategies import Strategies, Strategy, has_calls, strategy_notice, tools_to_call
 from aish.tool_calls.schema.sanitiser import PLAIN, TOOLS, simplify_tools
 from aish.types.chunks import Batch, Chunk, UsageChunk
 from aish.types.events import Status
@@ -77,18 +77,18 @@ class ToolCallingProvider:
             return self._inner.stream(request, relay)
         return aclosing(self._batches(request, relay))
 
-    def prepared(self, request: StepRequest) -> StepRequest:
+    def prepare(self, request: StepRequest) -> StepRequest:
         if request.tools:
             request = self._narrow_tools(_drop_unnamed_tools(request))
         if self._is_passthrough(request):
-            return self._inner.prepared(request)
-        return self._inner.prepared(self._encode(request, self._strategies.choose(request)))
+            return self._inner.prepare(request)
+        return self._inner.prepare(self._encode(request, self._strategies.choose(request)))
 
     async def count_tokens(self, model: str, text: str) -> int | None:
         return await self._inner.count_tokens(model, text)
 
     async def count_prompt(self, request: StepRequest) -> int | None:
-        return await self._inner.count_prompt(self.prepared(request))
+        return await self._inner.count_prompt(self.prepare(request))
 
     async def embed(self, model: str, inputs: Inputs) -> Embedded:
         return await self._inner.embed(model, inputs)
@@ -121,7 +121,7 @@ class ToolCallingProvider:
     async def _answer(
         self, request: StepRequest, strategy: Strategy, relay: TextRelay | None
     ) -> AsyncGenerator[Batch, None]:
-        tools = chosen(request.tools, request.tool_choice)
+        tools = tools_to_call(request.tools, request.tool_choice)
         sent, reader = self._encode(request, strategy), self._make_reader(request, strategy, tools)
         if sent.picks_tool:
             work = self._report_result if _ends_with_result(request) else self._pick_tool
@@ -228,7 +228,7 @@ class ToolCallingProvider:
             tools = simplify_tools(request.tools, TOOLS if strategy is Strategy.NATIVE else PLAIN)
             return request if tools is request.tools else msgspec.structs.replace(request, tools=tools)
         sent = msgspec.structs.replace(request, tools=(), parallel_calls=None)
-        if not (tools := tuple(chosen(request.tools, request.tool_choice))):
+        if not (tools := tuple(tools_to_call(request.tools, request.tool_choice))):
             return msgspec.structs.replace(sent, messages=render_messages(request.messages, "prompted"))
         style: PromptStyle = "constrained" if strategy is Strategy.CONSTRAINED else "prompted"
         return self._with_prompted_tools(sent, tools, style)

@@ -76,7 +76,7 @@ class ToolCallReader:
                 passes = self._reader.passes(chunk.text)  # unchanged, with its log probabilities
                 chunks += [chunk] if passes else self._hold_calls(self._reader.text(chunk.text))
             elif isinstance(chunk, StepFinished):
-                chunks += self._finished(chunk)
+                chunks += self._finish(chunk)
             else:
                 if isinstance(chunk, CallFragment):
                     self.has_called = self.has_called_natively = True
@@ -91,7 +91,7 @@ class ToolCallReader:
         passed: list[Chunk] = []
         for chunk in chunks:
             if isinstance(chunk, CallFragment):
-                self._held[chunk.index] = _joined(self._held.get(chunk.index), chunk)
+                self._held[chunk.index] = _join(self._held.get(chunk.index), chunk)
             else:
                 passed.append(chunk)
         return passed
@@ -103,7 +103,7 @@ class ToolCallReader:
         native = [_comparable_call(pieces) for pieces in self._native.values()]
         return [fragment for fragment in held.values() if _comparable_call([fragment]) not in native]
 
-    def _finished(self, finished: StepFinished) -> list[Chunk]:
+    def _finish(self, finished: StepFinished) -> list[Chunk]:
         """An answer that breaks off inside a call counts as cut, whatever the backend says."""
         whole = finished.end in _ENDED_BY_ITSELF
         within_call = self._reader.is_within_call
@@ -119,7 +119,7 @@ class ToolCallReader:
         return [*chunks, StepFinished(end)]
 
 
-def _joined(before: CallFragment | None, more: CallFragment) -> CallFragment:
+def _join(before: CallFragment | None, more: CallFragment) -> CallFragment:
     if before is None:
         return more
     return CallFragment(

@@ -119,7 +119,7 @@ def has_calls(request: StepRequest) -> bool:
     return False
 
 
-def chosen(tools: Sequence[ToolSpec], choice: ToolChoice) -> list[ToolSpec]:
+def tools_to_call(tools: Sequence[ToolSpec], choice: ToolChoice) -> list[ToolSpec]:
     """The tools that may be called: only the named one, if it exists."""
     if choice.mode == "none":
         return []

@@ -13,7 +13,7 @@ from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import find_secret
 from aish.safety.commands.proof.prover import prove
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.syntax.agreement import Agreement, compare
+from aish.safety.commands.syntax.agreement import Agreement, compare_readings
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.possible_commands import possible_scripts
 from aish.safety.commands.verdict import Level, LineVerdict, Reason, ShellContext
@@ -60,7 +60,7 @@ def classify(line: str, context: ShellContext) -> LineVerdict:
             DangerScan(findings).scan_text(_ANSI.sub("''", text), Scope(context), span)
         if not parsed.sound and _LEADING_BRACE.search(text):
             DangerScan(findings).scan_text(_LEADING_BRACE.sub(r"\1\2command ", text), Scope(context), span)
-        agreement = compare(text, parsed)
+        agreement = compare_readings(text, parsed)
         ambiguous = [_doubt_reading(text, agreement, findings, context)] if agreement.doubt else []
         if findings.level is Level.SAFE and not doubts:
             proof = prove(parsed, context)

@@ -25,7 +25,7 @@ class PathKind(StrEnum):
     UNRESOLVED = "unresolved"
 
 
-def resolve(text: str, scope: Scope) -> str | None:
+def absolute_path(text: str, scope: Scope) -> str | None:
     """Returns the absolute, normalised path; None if it is only known when the line runs."""
     if DYNAMIC in text or not text:
         return None

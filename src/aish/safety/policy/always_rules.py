@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from aish.safety.policy.rules import ANY_WORD, SHELL_TOOL, Rule, Words, free_words
+from aish.safety.policy.rules import ANY_WORD, SHELL_TOOL, CommandWords, Rule, free_words
 from aish.types.decisions import Verdict
 from aish.types.tools import ToolSpec
 
@@ -29,10 +29,10 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def make_tool_rule(tool: ToolSpec) -> Rule:
-    return Rule(Verdict.ALLOW, f"{_NAME}{tool.name}", (tool.name,), covers="exact", digest=digest_of(tool))
+    return Rule(Verdict.ALLOW, f"{_NAME}{tool.name}", (tool.name,), covers="exact", digest=tool_digest(tool))
 
 
-def digest_of(tool: ToolSpec) -> str:
+def tool_digest(tool: ToolSpec) -> str:
     """Returns a digest of an external tool's description, schema and hints; "" for aish's own tools."""
     if tool.hints is None and tool.source in _OWN_SOURCES:
         return ""
@@ -42,10 +42,10 @@ def digest_of(tool: ToolSpec) -> str:
 
 def is_current(rule: Rule, tool: ToolSpec) -> bool:
     """Whether the tool is unchanged since the rule was made. A glob written by the user covers any version."""
-    return rule.covers != "exact" or bool(rule.commands) or rule.digest == digest_of(tool)
+    return rule.covers != "exact" or bool(rule.commands) or rule.digest == tool_digest(tool)
 
 
-def make_command_rule(words: Words, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
+def make_command_rule(words: CommandWords, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
     """Returns None if no rule is narrow enough. `is_inside` says whether a path is in the workspace."""
     prefix = _prefix(words)
     known = tuple(word for word in words if word is not None)
@@ -107,7 +107,7 @@ def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
     return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
 
 
-def _prefix(words: Words) -> tuple[str, ...] | None:
+def _prefix(words: CommandWords) -> tuple[str, ...] | None:
     """Returns the words that identify this use of a program; all of them for an unknown program."""
     known = tuple(word for word in words if word is not None)
     table = _load_table()

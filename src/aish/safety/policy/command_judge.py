@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from aish.safety.commands import Level, ShellContext, classify
+from aish.safety.commands import Level, LineVerdict, Reason, ShellContext, classify
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.path_kinds import PathKind, kind_of_path, resolve
+from aish.safety.commands.path_kinds import PathKind, absolute_path, kind_of_path
 from aish.safety.commands.proof.exposure import Exposure, classify_read, find_folder_to_grant, is_secret
 from aish.safety.commands.scope import Scope
-from aish.safety.commands.verdict import LineVerdict, Read, Reason
+from aish.safety.commands.verdict import Read
 from aish.safety.policy.always_rules import make_command_rule
-from aish.safety.policy.command_line import CommandLine, read_line
+from aish.safety.policy.command_line import CommandLine, read_command_line
 from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
 from aish.safety.policy.path_reach import find_named_paths, reads_only_named
 from aish.safety.policy.rules import (
     ANY_WORD,
     SHELL_TOOL,
+    CommandWords,
     Rule,
-    Words,
     free_words,
     matches_command,
     matches_path,
@@ -49,7 +49,7 @@ def judge_command(case: JudgedCall, command: str, real_paths: RealPaths) -> Judg
     # The folders besides the workspace that rules let commands read.
     readable = tuple(folder for rule in case.rules for folder in rule.reads)
     shell = msgspec.structs.replace(case.shell, readable=readable)
-    line = read_line(command, shell)
+    line = read_command_line(command, shell)
     finding = _check_disk(classify(command, shell), shell, real_paths)
     judged = _judge_by_rules(case, command, line, finding) or _judge_by_finding(case, line, finding)
     if protecting := [rule for rule in case.rules if rule.paths and rule.verdict is not Verdict.ALLOW]:
@@ -128,7 +128,7 @@ def _find_allowing(case: JudgedCall, rules: Sequence[Rule], line: CommandLine, f
     return next((rule for rule in rules if rule.covers != "prefix" and _covers(case, rule, line.parts[0])), None)
 
 
-def _covers(case: JudgedCall, rule: Rule, words: Words) -> bool:
+def _covers(case: JudgedCall, rule: Rule, words: CommandWords) -> bool:
     """Whether a lasting approval covers this command: its holes take no path outside the workspace."""
     if rule.covers == "exact":
         return names_command(rule, words)
@@ -138,7 +138,7 @@ def _covers(case: JudgedCall, rule: Rule, words: Words) -> bool:
 
 def _is_inside(case: JudgedCall, path: str) -> bool:
     scope = Scope(case.shell)
-    absolute = resolve(path, scope)
+    absolute = absolute_path(path, scope)
     if absolute is None or kind_of_path(absolute, scope) is not PathKind.INSIDE:
         return False
     return not is_secret(absolute, scope)
@@ -170,7 +170,7 @@ def _occur_in(words: Sequence[str], text: str) -> bool:
     return all(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in names)
 
 
-def _by_basename(words: Words) -> Words:
+def _by_basename(words: CommandWords) -> CommandWords:
     return (words[0].rpartition("/")[2], *words[1:]) if words and words[0] else words
 
 

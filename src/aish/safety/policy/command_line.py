@@ -12,11 +12,11 @@ import msgspec
 
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.syntax.agreement import Agreement, compare
+from aish.safety.commands.syntax.agreement import Agreement, compare_readings
 from aish.safety.commands.syntax.model import Block, BlockKind, Node, Parameter, Redirect, Simple, Substitution, Word
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.possible_commands import possible_words
-from aish.safety.policy.rules import Words
+from aish.safety.policy.rules import CommandWords
 
 _PLAIN = frozenset({BlockKind.SEQUENCE, BlockKind.PIPELINE})
 
@@ -25,16 +25,16 @@ class CommandLine(msgspec.Struct, frozen=True):
     """`is_readable` means that every program's name is known before the line runs. `possible` are commands in
     another reading: for rules that forbid, never for one that allows."""
 
-    parts: tuple[Words, ...]
+    parts: tuple[CommandWords, ...]
     is_plain: bool
     is_readable: bool = False
-    possible: tuple[Words, ...] = ()
+    possible: tuple[CommandWords, ...] = ()
 
 
-def read_line(line: str, context: ShellContext) -> CommandLine:
+def read_command_line(line: str, context: ShellContext) -> CommandLine:
     try:
         parsed = parse(line)
-        agreement = compare(line, parsed)
+        agreement = compare_readings(line, parsed)
     except (TooBig, ValueError, RecursionError):
         return CommandLine((), is_plain=False, possible=possible_words(line))
     found = list(commands_in(parsed.script))
@@ -47,11 +47,11 @@ def read_line(line: str, context: ShellContext) -> CommandLine:
     return CommandLine(parts, plain, readable, possible)
 
 
-def _words_of(commands: Iterable[Simple]) -> tuple[Words, ...]:
+def _words_of(commands: Iterable[Simple]) -> tuple[CommandWords, ...]:
     return tuple(tuple(word.literal for word in simple.words) for simple in commands if simple.words)
 
 
-def _possible(line: str, agreement: Agreement) -> tuple[Words, ...]:
+def _possible(line: str, agreement: Agreement) -> tuple[CommandWords, ...]:
     if agreement.plain is not None:
         return _words_of(commands_in(agreement.plain))
     return possible_words(line)

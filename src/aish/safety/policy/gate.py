@@ -18,7 +18,7 @@ import msgspec
 
 from aish.ports import Ask
 from aish.safety.commands import ShellContext
-from aish.safety.policy.always_rules import digest_of, edit_rule
+from aish.safety.policy.always_rules import edit_rule, tool_digest
 from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement
 from aish.safety.policy.rules import SHELL_TOOL, Rule, matches_effect, matches_tool
 from aish.safety.policy.tool_judge import judge_tool, paths_in
@@ -67,7 +67,7 @@ class PolicyGate:
         if self._is_unconfined(tool, owner):
             return False
         owner = owner if owner in self._approvers else ""
-        digest = digest_of(tool) if tool.name in self._approved_tools else ""
+        digest = tool_digest(tool) if tool.name in self._approved_tools else ""
         key = tool.name, tool.effect, interactive, owner, digest
         offered = self._offered.get(key)
         if offered is None:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
-from aish.safety.commands.path_kinds import is_under, resolve
+from aish.safety.commands.path_kinds import absolute_path, is_under
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import expand
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.policy.command_line import CommandLine, words_in
-from aish.safety.policy.rules import Words
+from aish.safety.policy.rules import CommandWords
 
 # Characters around a path in options, assignments, code and addresses.
 _AROUND = re.compile(r"[\s'\"`(){}\[\]<>|;&=,:@$\\]+")
@@ -59,7 +59,7 @@ def find_named_paths(command: str, context: ShellContext, root: str) -> set[str]
     scope = Scope(context)
     names = {name for text in _split_text(command) for name in _names_in(text)}
     names |= {name for field in _expand_words(command, scope) for name in (*_names_in(field), *_names_within(field))}
-    paths = (resolve(_at_home(name, scope), scope) for name in names)
+    paths = (absolute_path(_at_home(name, scope), scope) for name in names)
     return {_below(path, root) for path in paths if path is not None}
 
 
@@ -70,7 +70,7 @@ def reads_only_named(line: CommandLine, context: ShellContext) -> bool:
     return all(_reads_named(words) for words in line.parts) or _is_only_cd(line)
 
 
-def _reads_named(words: Words) -> bool:
+def _reads_named(words: CommandWords) -> bool:
     program, *others = [word or "" for word in words]
     known = _READS_NAMED
     if program == "git" and others:
@@ -82,7 +82,7 @@ def _reads_named(words: Words) -> bool:
 
 
 def _is_unclear(word: str, scope: Scope) -> bool:
-    path = resolve(word, scope)
+    path = absolute_path(word, scope)
     is_long = word.startswith("-") and not word.startswith("--") and len(word) > _LONGEST_OPTION_CHARS
     return is_long or _UP.search(word) is not None or (path is not None and is_under(path, _LINKS))
 

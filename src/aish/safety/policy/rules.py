@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
         return self.name or f"{self.verdict} {' '.join(criteria)}"
 
 
-Words = tuple[str | None, ...]  # of one command; None is a word that is unknown before it runs
+CommandWords = tuple[str | None, ...]  # of one command; None is a word that is unknown before it runs
 
 
 def matches_tool(rule: Rule, name: str) -> bool:
@@ -64,7 +64,7 @@ def matches_effect(rule: Rule, effect: Effect) -> bool:
     return not rule.effects or effect in rule.effects
 
 
-def matches_command(rule: Rule, words: Words) -> bool:
+def matches_command(rule: Rule, words: CommandWords) -> bool:
     match rule.covers:
         case "exact":
             return names_command(rule, words)
@@ -74,12 +74,12 @@ def matches_command(rule: Rule, words: Words) -> bool:
             return any(_begins_with(words, tuple(prefix.split())) for prefix in rule.commands)
 
 
-def names_command(rule: Rule, words: Words) -> bool:
+def names_command(rule: Rule, words: CommandWords) -> bool:
     """Whether the rule is exactly this command, word for word."""
     return any(tuple(text.split()) == words for text in rule.commands)
 
 
-def free_words(pattern: Sequence[str], words: Words) -> list[str] | None:
+def free_words(pattern: Sequence[str], words: CommandWords) -> list[str] | None:
     """Returns the words in the holes of a pattern; None if it does not fit. A hole takes one word, at the end more.
     A possible option fits no hole."""
     if len(words) < len(pattern) or (len(words) > len(pattern) and pattern[-1:] != (ANY_WORD,)):
@@ -128,7 +128,7 @@ def _example_matches(rule: Rule, example: str) -> bool:
     return bool(rule.tools) and matches_tool(rule, example)
 
 
-def _begins_with(words: Words, prefix: Sequence[str]) -> bool:
+def _begins_with(words: CommandWords, prefix: Sequence[str]) -> bool:
     if not prefix or len(words) < len(prefix):
         return False
     return all(word is not None and wanted in (ANY_WORD, word) for word, wanted in zip(words, prefix, strict=False))

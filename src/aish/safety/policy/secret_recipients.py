@@ -35,9 +35,9 @@ class Recipients(msgspec.Struct, frozen=True):
     def _has_all_of(self, command: str) -> bool:
         """Only for a plain line: without redirections to files, substitutions or assignments."""
         from aish.safety.commands import ShellContext
-        from aish.safety.policy.command_line import read_line
+        from aish.safety.policy.command_line import read_command_line
         from aish.safety.redaction.vault import PLACEHOLDER
 
         text = PLACEHOLDER.sub(lambda match: match[0].translate(_PLACEHOLDER_ENDS), command)
-        line = read_line(text, ShellContext(cwd="/", home="/"))
+        line = read_command_line(text, ShellContext(cwd="/", home="/"))
         return line.is_plain and bool(line.parts) and all(words[0] in self.programs for words in line.parts)

@@ -21,7 +21,7 @@ from aish.storage.postgres.database import (
     migrate,
     migrations,
     name_of,
-    open_connection,
+    open_database,
     translate,
 )
 
@@ -51,7 +51,7 @@ class Connections:
     async def dial(self) -> SqlConnection:
         """A connection that the caller owns and closes. The schema is up to date."""
         connection = SqlConnection(
-            await open_connection(self._url, connect_s=self._connect_s, statement_s=self._statement_s)
+            await open_database(self._url, connect_s=self._connect_s, statement_s=self._statement_s)
         )
         try:
             await self._check(connection)

@@ -205,7 +205,7 @@ def connect_options(url: str, *, connect_s: float, statement_s: float) -> dict[s
     return {"dsn": url, "timeout": connect_s, "command_timeout": statement_s + 1, "server_settings": settings}
 
 
-async def open_connection(url: str, *, connect_s: float, statement_s: float) -> asyncpg.Connection:
+async def open_database(url: str, *, connect_s: float, statement_s: float) -> asyncpg.Connection:
     """Raises errors of the driver, or StoreError."""
     options = connect_options(url, connect_s=connect_s, statement_s=statement_s)
     return await driver().connect(**options)

@@ -181,7 +181,7 @@ class PostgresStore:
     def release(self, id: str) -> None:
         self._post(lambda connection: spending.release(connection, id))
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
         return await self._read(
             lambda connection: spending.select_spent(connection, since_ms, session), after_writes=True
         )

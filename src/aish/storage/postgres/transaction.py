@@ -64,7 +64,7 @@ def lock_numbers(items: Iterable[Item]) -> list[int]:
     return sorted(_number(key) for key in keys)
 
 
-def unawaited(items: Iterable[Item]) -> list[Item]:
+def items_to_keep(items: Iterable[Item]) -> list[Item]:
     return [item for item in items if isinstance(item, Append) or (item.run is not None and item.future is None)]
 
 
@@ -121,7 +121,7 @@ class CommitMarkers:
         self._number += 1
         return PendingTransaction(self._number, self._backend, items, group)
 
-    def committed(self, pending: PendingTransaction, *, durable: bool) -> None:
+    def note_commit(self, pending: PendingTransaction, *, durable: bool) -> None:
         self._committed = pending.number
         self.unsynced = not durable
 
@@ -224,7 +224,7 @@ async def _append(connection: SqlConnection, appends: list[Append], name: str, *
         return None
     lost = None
     for append in appends:
-        _, error = await _saved(connection, partial(_insert, connection, [append]), name)
+        _, error = await _run_in_savepoint(connection, partial(_insert, connection, [append]), name)
         lost = error or lost
     return lost
 
@@ -241,14 +241,14 @@ async def _operate(
     if run is None:
         return None, None
     if careful:
-        return await _saved(connection, partial(run, connection), name)
+        return await _run_in_savepoint(connection, partial(run, connection), name)
     try:
         return await run(connection), None
     except AishError as exc:
         return None, exc
 
 
-async def _saved(
+async def _run_in_savepoint(
     connection: SqlConnection, run: Callable[[], Awaitable[Any]], name: str
 ) -> tuple[Any, AishError | None]:
     await connection.script("SAVEPOINT operation")

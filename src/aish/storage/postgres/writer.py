@@ -28,7 +28,7 @@ from aish.storage.postgres.transaction import (
     Run,
     WriteOperation,
     bytes_of,
-    unawaited,
+    items_to_keep,
 )
 from aish.storage.semantics import store_closed
 from aish.storage.write_queue import ROW_BYTES, Append, join_appends
@@ -172,12 +172,12 @@ class PostgresWriter:
 
     async def _write_group(self, group: list[Item]) -> None:
         try:
-            outcomes = await self._written(group)
+            outcomes = await self._write_with_retries(group)
         except Exception as exc:  # any error goes to the waiters, and the task lives on
             self._failed = True
             error = self._unsure(translate(exc, self._name), group)
             if self._pending is None or self._pending.group is not group:
-                self._give_back(unawaited(group))
+                self._give_back(items_to_keep(group))
             outcomes = [(item, None, error) for item in group if isinstance(item, WriteOperation)]
         else:
             self._failed = False
@@ -185,7 +185,7 @@ class PostgresWriter:
         for operation, result, failure in outcomes:
             _finish(operation.future, result, failure)
 
-    async def _written(self, group: list[Item]) -> list[Outcome]:
+    async def _write_with_retries(self, group: list[Item]) -> list[Outcome]:
         """Retries until the group is written, or until the patience ends."""
         loop = asyncio.get_running_loop()
         give_up, delay = loop.time() + self._patience_s, _FIRST_DELAY_S
@@ -207,7 +207,7 @@ class PostgresWriter:
     async def _write_once(self, group: list[Item]) -> list[Outcome]:
         if self._has_nothing_to_do(group):
             return [self._with_losses(item) for item in group if isinstance(item, WriteOperation)]
-        connection = await self._connected()
+        connection = await self._connect()
         if (
             self._pending is not None
             and (outcomes := await self._resolve(connection, self._pending, group)) is not None
@@ -235,7 +235,7 @@ class PostgresWriter:
                 await connection.script("ROLLBACK")
                 self._pending = None
             raise
-        self._markers.committed(pending, durable=durable)
+        self._markers.note_commit(pending, durable=durable)
         self._pending = None
         self._lost = self._lost or lost
         return [self._with_losses(*outcome) for outcome in pending.outcomes]
@@ -252,7 +252,7 @@ class PostgresWriter:
         if committed:
             return None
         # Its items come before this group.
-        self._give_back([*unawaited(pending.items), *group])
+        self._give_back([*items_to_keep(pending.items), *group])
         self._urgent.set()
         return []
 
@@ -274,7 +274,7 @@ class PostgresWriter:
             return error
         return StoreError(f"{error.message}; it is not known whether this was written", hint=error.hint)
 
-    async def _connected(self) -> SqlConnection:
+    async def _connect(self) -> SqlConnection:
         if self._link is None or self._link.is_closed:
             self._link = await self._dial_and_arrive()
         return self._link

@@ -162,7 +162,7 @@ class SqliteStore:
     def release(self, id: str) -> None:
         self._writer.post(lambda db: spending_sql.release(db, id))
 
-    async def spent(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
         await self._write_queued()
         return await self._read(lambda db: spending_sql.select_spent(db, since_ms, session))
 

@@ -187,7 +187,7 @@ class SqliteWriter:
     def _transact(self, items: Sequence[Append | Joined]) -> list[Outcome]:
         if items == [self._last] and self._connection is None:
             return [(self._last, None, self._lost)]  # a file that was never opened need not be opened for closing
-        connection = self._connected()
+        connection = self._connect()
         durable = any(isinstance(item, Operation) and item.durable for item in items)
         self._begin(connection, "FULL" if durable else "NORMAL")
         try:
@@ -216,7 +216,7 @@ class SqliteWriter:
         if self._synchronous != synchronous:
             connection.execute(f"PRAGMA synchronous = {synchronous}")
             self._synchronous = synchronous
-        _retried(lambda: connection.execute("BEGIN IMMEDIATE"))
+        _retry(lambda: connection.execute("BEGIN IMMEDIATE"))
 
     def _apply(self, connection: sqlite3.Connection, item: Append | Joined) -> Outcome | None:
         if isinstance(item, Append):
@@ -276,9 +276,9 @@ class SqliteWriter:
             items = []
         self._unwritten = items
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = _retried(self._open)
+            self._connection = _retry(self._open)
         return self._connection
 
     def _drop_connection(self) -> None:
@@ -294,7 +294,7 @@ def _finish(future: Future[Any], result: Any, error: BaseException | None) -> No
         future.set_exception(error)
 
 
-def _retried(action: Callable[[], T]) -> T:
+def _retry(action: Callable[[], T]) -> T:
     """Retries while another process holds the file. Each attempt already waits for the busy timeout."""
     for _ in range(_ATTEMPTS - 1):
         try:

@@ -99,7 +99,7 @@ class CallCursor:
         self.calls: list[WrittenCall] = []
         self.reach = 0  # how far it has read, even in vain
 
-    def found(self) -> FoundCalls:
+    def result(self) -> FoundCalls:
         return FoundCalls(self.pos, tuple(self.calls))
 
     def peek(self) -> str:
@@ -147,19 +147,19 @@ class CallCursor:
         fed, first, seen = start, -1, 0
         while mark is not None and seen < _MAX_MARKS and (found := mark.search(self.text, fed)):
             if (length := span.feed(self.text[fed : found.start()])) >= 0:
-                return self._taken(start, fed + length), False
+                return self._take(start, fed + length), False
             if not span.in_string:
-                return self._taken(start, found.start()), True
+                return self._take(start, found.start()), True
             first = first if first >= 0 else found.start()
             span.feed(found[0])
             fed, seen = found.end(), seen + 1
         if (length := span.feed(self.text[fed:])) >= 0:
-            return self._taken(start, fed + length), False
+            return self._take(start, fed + length), False
         if not self.final:
             raise NeedMore(span, mark if seen < _MAX_MARKS else None)
-        return self._taken(start, first if first >= 0 else len(self.text)), first >= 0 or self.whole
+        return self._take(start, first if first >= 0 else len(self.text)), first >= 0 or self.whole
 
-    def _taken(self, start: int, end: int) -> str:
+    def _take(self, start: int, end: int) -> str:
         self.pos = end
         self.reach = max(self.reach, end)
         return self.text[start:end]

@@ -125,7 +125,7 @@ class CallDetector:
         self._passed_chars += len(text) - self._held_chars
         if self._waits is None and text:
             self._at_line_start = text[-1] == "\n"
-        return _merged(pieces)
+        return _join_texts(pieces)
 
     def _pass_text(self, text: str, pos: int, pieces: list[Piece], *, final: bool) -> int:
         start = self._next_trigger(text, pos)
@@ -252,7 +252,7 @@ def _is_data(text: str, plain: re.Match[str]) -> bool:
     return plain[0][0] != "<" and (text[plain.end()] in _INNER_DATA or plain[0].count("[") > 1)
 
 
-def _merged(pieces: list[Piece]) -> list[Piece]:
+def _join_texts(pieces: list[Piece]) -> list[Piece]:
     """Joins consecutive texts."""
     merged: list[Piece] = []
     texts: list[str] = []
@@ -279,7 +279,7 @@ def _read_candidate(cursor: CallCursor) -> FoundCalls:
         if char != "[":
             raise NotACall
         bare_list(cursor)
-    return cursor.found()
+    return cursor.result()
 
 
 def _read_marked(cursor: CallCursor) -> FoundCalls:
@@ -288,7 +288,7 @@ def _read_marked(cursor: CallCursor) -> FoundCalls:
         code(cursor)
     if cursor.text[0] not in "<[" or not _tag(cursor):
         raise NotACall
-    return cursor.found()
+    return cursor.result()
 
 
 def _tag(cursor: CallCursor) -> bool:

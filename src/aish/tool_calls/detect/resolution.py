@@ -38,7 +38,7 @@ def resolve_call(
         else:
             mended = fit_arguments(written.arguments, spec, written.repairs)
     except BadArguments:
-        return ResolvedCall(spec.name, _unfinished(written), renamed)
+        return ResolvedCall(spec.name, _drop_last_bracket(written), renamed)
     if mended.errors:
         return ResolvedCall(spec.name, _text(written.arguments), (*renamed, *written.repairs))
     repairs = mended.repairs if isinstance(written.arguments, dict) else (*written.repairs, *mended.repairs)
@@ -49,6 +49,6 @@ def _text(arguments: dict[str, object] | str) -> str:
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _unfinished(written: WrittenCall) -> str:
+def _drop_last_bracket(written: WrittenCall) -> str:
     """Leaves out the last bracket, which was missing in the text, so that the call does not look complete."""
     return written.arguments if isinstance(written.arguments, str) else _text(written.arguments)[:-1]

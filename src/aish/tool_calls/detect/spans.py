@@ -80,17 +80,17 @@ THINKING = tuple(f"<{name}>" for name in _THINKING)
 
 class VerbatimSpan:
     """`end` matches its end. `begun` matches a possible beginning of the end at the end of the text.
-    `settled_by_more`: an end at the end of the text counts only if no more text comes."""
+    `may_grow`: an end at the end of the text counts only if no more text comes."""
 
-    def __init__(self, end: str, begun: str, *, settled_by_more: bool = False) -> None:
+    def __init__(self, end: str, begun: str, *, may_grow: bool = False) -> None:
         self._end = re.compile(end)
         self._begun = re.compile(begun)
-        self._settled_by_more = settled_by_more
+        self._may_grow = may_grow
 
     def find_end(self, text: str, pos: int, *, final: bool) -> tuple[int, bool]:
         """Returns the position up to which the text from `pos` on is decided, and whether the stretch ends there."""
         found = self._end.search(text, pos)
-        if found is not None and (final or not self._settled_by_more or found.end() < len(text)):
+        if found is not None and (final or not self._may_grow or found.end() < len(text)):
             return found.end(), True
         begun = None if final else self._begun.search(text, pos)
         return (begun.start() if begun else len(text)), False
@@ -107,7 +107,7 @@ def fenced_code(mark: str, indent: int = 0) -> VerbatimSpan:
     """`indent` is that of its first line: in a list, the closing mark may be indented as far as the code."""
     before = rf"\n {{0,{max(3, indent)}}}"
     closing = rf"{before}{mark[0]}{{{len(mark)},}}[ \t\r]{{0,20}}(?=\n|\Z)"
-    return VerbatimSpan(closing, rf"{before}(?:{mark[0]}+[ \t\r]{{0,20}})?\Z", settled_by_more=True)
+    return VerbatimSpan(closing, rf"{before}(?:{mark[0]}+[ \t\r]{{0,20}})?\Z", may_grow=True)
 
 
 @lru_cache(maxsize=8)

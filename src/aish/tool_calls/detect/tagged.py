@@ -63,7 +63,7 @@ _ARGUMENT_KEY = re.compile(r"<arg_key>([^<]{1,128})</arg_key>\s{0,20}<arg_value>
 _MAX_TAG_CHARS = 200
 
 
-def tagged(cursor: CallCursor, opener: str) -> None:
+def read_tagged(cursor: CallCursor, opener: str) -> None:
     """Reads what follows an opening mark, up to its closing one. That may be missing if the calls are complete."""
     closers = OPENERS[opener]
     cursor.pos += len(opener)
@@ -92,7 +92,7 @@ def read_tag(cursor: CallCursor, opener: str) -> None:
     if opener == _FUNCTION:
         function_tag(cursor)
     else:
-        tagged(cursor, opener)
+        read_tagged(cursor, opener)
 
 
 def function_tag(cursor: CallCursor, closers: tuple[str, ...] = ()) -> None:
@@ -135,10 +135,10 @@ def _content(cursor: CallCursor, char: str, closers: tuple[str, ...]) -> bool:
         function_tag(cursor, closers)
         return True
     name = cursor.match(_NAME)
-    return name is not None and _named(cursor, name, closers)
+    return name is not None and _read_named(cursor, name, closers)
 
 
-def _named(cursor: CallCursor, name: re.Match[str], closers: tuple[str, ...]) -> bool:
+def _read_named(cursor: CallCursor, name: re.Match[str], closers: tuple[str, ...]) -> bool:
     """Reads a name and its arguments, in one of several forms."""
     start, cursor.pos = cursor.pos, name.end()
     if cursor.text.startswith("(", cursor.pos):
@@ -149,7 +149,7 @@ def _named(cursor: CallCursor, name: re.Match[str], closers: tuple[str, ...]) ->
         cursor.pos = given.end()
     if cursor.take(*_ARGUMENTS_FOLLOW):
         if name[0] == "function" and cursor.peek() not in ("{", ""):  # DeepSeek's type of call, before the name
-            return (inner := cursor.match(_NAME)) is not None and _named(cursor, inner, closers)
+            return (inner := cursor.match(_NAME)) is not None and _read_named(cursor, inner, closers)
         char = cursor.peek()
     elif char == "<":
         return _keys_and_values(cursor, name[0], start, closers)
@@ -210,7 +210,7 @@ def _keys_and_values(cursor: CallCursor, name: str, start: int, closers: tuple[s
         return _broken(cursor, name, start)  # more arguments may be missing
     if not raw and not cursor.tools.is_tool_name(name):
         return False
-    cursor.calls.append(WrittenCall(name, _typed(cursor, name, raw)))
+    cursor.calls.append(WrittenCall(name, _convert_types(cursor, name, raw)))
     return True
 
 
@@ -224,7 +224,7 @@ def _parameters(cursor: CallCursor, name: str, start: int) -> None:
         cursor.peek()
         before = cursor.pos
         if cursor.take("</function>") or (raw and cursor.take("</tool_call>")):
-            cursor.calls.append(WrittenCall(name, _typed(cursor, name, raw)))
+            cursor.calls.append(WrittenCall(name, _convert_types(cursor, name, raw)))
             return
         key = _PARAMETER.match(cursor.text, before)
         if key is None:
@@ -246,7 +246,7 @@ def _parameters(cursor: CallCursor, name: str, start: int) -> None:
     _broken(cursor, name, start, cursor.pos)
 
 
-def _typed(cursor: CallCursor, name: str, raw: dict[str, str]) -> dict[str, object]:
+def _convert_types(cursor: CallCursor, name: str, raw: dict[str, str]) -> dict[str, object]:
     """Such values have no types, so they are taken from the schema."""
     schema = cursor.tools.schemas.get(cursor.tools.find_name(name) or "")
     typed: dict[str, object] = {**raw}

@@ -45,7 +45,7 @@ class SchemaFitter:
         self.repairs: list[Repair] = []
 
     def fit(self, value: Any, schema: Any = None, path: str = "", depth: int = 0) -> Any:
-        schema = self._resolved(self._root if schema is None else schema)
+        schema = self._resolve(self._root if schema is None else schema)
         if depth > MAX_DEPTH or not isinstance(schema, dict):
             return value
         if branches := _branches(schema):
@@ -53,7 +53,7 @@ class SchemaFitter:
         value = self._fit_to_choice(value, schema, path)
         types = _types(schema)
         if types and not _has_type(value, types):
-            value = self._converted(value, schema, types, path, depth)
+            value = self._convert(value, schema, types, path, depth)
         if isinstance(value, dict) and isinstance(schema.get("properties"), dict):
             return self._fit_members(value, schema, path, depth)
         if isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -62,8 +62,8 @@ class SchemaFitter:
 
     def unsure_names(self, value: Any) -> list[str]:
         """Arguments that the schema does not have and that may be misspelt forms of several that it has."""
-        properties = _properties(self._resolved(self._root))
-        if not isinstance(value, dict) or not properties or _allows_others(self._resolved(self._root)):
+        properties = _properties(self._resolve(self._root))
+        if not isinstance(value, dict) or not properties or _allows_others(self._resolve(self._root)):
             return []
         unknown = {
             key: list_similar(key, [k for k in properties if k not in value]) for key in value.keys() - properties
@@ -71,9 +71,9 @@ class SchemaFitter:
         return [f"{key} is not an argument; did you mean {' or '.join(near)}?" for key, near in unknown.items() if near]
 
     def _record(self, kind: RepairKind, path: str, before: Any, after: Any) -> None:
-        self.repairs.append(Repair(kind, path.lstrip("/"), shown(before), shown(after)))
+        self.repairs.append(Repair(kind, path.lstrip("/"), shorten(before), shorten(after)))
 
-    def _resolved(self, schema: Any) -> Any:
+    def _resolve(self, schema: Any) -> Any:
         """Follows local references, a few times."""
         for _ in range(8):
             reference = schema.get("$ref") if isinstance(schema, dict) else None
@@ -85,20 +85,20 @@ class SchemaFitter:
     def _fit_to_one(self, value: Any, schema: JsonSchema, branches: list[Any], path: str, depth: int) -> Any:
         """For several alternatives: keeps a value that fits one, else fits it if all alternatives that can take it
         agree on the result."""
-        if is_valid(self._closed(schema), value):
+        if is_valid(self._with_definitions(schema), value):
             return value
         fit_arguments: list[tuple[Any, list[Repair]]] = []
         for branch in branches:
             attempt = SchemaFitter(self._root, respelt=self._respelt)
             result = attempt.fit(value, branch, path, depth + 1)
-            if is_valid(self._closed(schema), result):
+            if is_valid(self._with_definitions(schema), result):
                 fit_arguments.append((result, attempt.repairs))
         if not fit_arguments or any(_are_different(result, fit_arguments[0][0]) for result, _ in fit_arguments):
             return value
         self.repairs += fit_arguments[0][1]
         return fit_arguments[0][0]
 
-    def _closed(self, schema: JsonSchema) -> JsonSchema:
+    def _with_definitions(self, schema: JsonSchema) -> JsonSchema:
         """A part of the schema, with the definitions that it may refer to."""
         shared: JsonSchema = {key: self._root[key] for key in ("$defs", "definitions") if key in self._root}
         return {**shared, **schema}
@@ -109,14 +109,14 @@ class SchemaFitter:
             return value
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
-        wanted = _normalised(value)
-        same = [choice for choice in choices if wanted and _normalised(choice) == wanted]
+        wanted = _normalise(value)
+        same = [choice for choice in choices if wanted and _normalise(choice) == wanted]
         if len(same) != 1 or isinstance(value, dict | list):
             return value
         self._record(RepairKind.ENUM, path, value, same[0])
         return same[0]
 
-    def _converted(self, value: Any, schema: JsonSchema, types: tuple[str, ...], path: str, depth: int) -> Any:
+    def _convert(self, value: Any, schema: JsonSchema, types: tuple[str, ...], path: str, depth: int) -> Any:
         for kind, result in self._conversions(value, schema, types, path, depth):
             if result is not _NONE:
                 self._record(kind, path, value, result)
@@ -140,11 +140,11 @@ class SchemaFitter:
 
     def _if_valid(self, value: Any, schema: JsonSchema, path: str, depth: int) -> Any:
         result = SchemaFitter(self._root, respelt=self._respelt).fit(value, schema, path, depth + 1)
-        return result if is_valid(self._closed(schema), result) else _NONE
+        return result if is_valid(self._with_definitions(schema), result) else _NONE
 
     def _fit_members(self, value: dict[str, Any], schema: JsonSchema, path: str, depth: int) -> dict[str, Any]:
-        properties, required = schema["properties"], _required(schema)
-        named = self._named(value, schema, path)
+        properties, required = schema["properties"], _required_names(schema)
+        named = self._correct_names(value, schema, path)
         members: dict[str, Any] = {}
         for key, member in named.items():
             if member is None and key in properties and key not in required and not self._takes_null(properties[key]):
@@ -154,7 +154,7 @@ class SchemaFitter:
             members[key] = self.fit(member, properties[key], f"{path}/{key}", depth + 1) if taken else member
         return members
 
-    def _named(self, value: dict[str, Any], schema: JsonSchema, path: str) -> dict[str, Any]:
+    def _correct_names(self, value: dict[str, Any], schema: JsonSchema, path: str) -> dict[str, Any]:
         """Corrects misspelt names, if one absent property is similar and no other argument could mean it."""
         properties = schema["properties"]
         unknown = [key for key in value if key not in properties]
@@ -169,8 +169,8 @@ class SchemaFitter:
         return {renamed.get(key, key): member for key, member in value.items()}
 
     def _takes_null(self, schema: Any) -> bool:
-        resolved = self._resolved(schema)
-        return not isinstance(resolved, dict) or is_valid(self._closed(resolved), None)
+        resolved = self._resolve(schema)
+        return not isinstance(resolved, dict) or is_valid(self._with_definitions(resolved), None)
 
 
 def find_reference(root: JsonSchema, reference: str) -> Any:
@@ -189,7 +189,7 @@ def find_reference(root: JsonSchema, reference: str) -> Any:
     return found
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
@@ -219,7 +219,7 @@ def _properties(schema: Any) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def _required(schema: JsonSchema) -> list[str]:
+def _required_names(schema: JsonSchema) -> list[str]:
     required = schema.get("required")
     return required if isinstance(required, list) else []
 
@@ -276,7 +276,7 @@ def _read_all(text: str) -> Any:
     return value if reader.pos == len(text) and RepairKind.BRACKET not in reader.noted else _NONE
 
 
-def _normalised(value: Any) -> str:
+def _normalise(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, str):

@@ -77,7 +77,7 @@ def read_strictly(text: str) -> Any:
         if text.count(":") > 1:
             import json  # reads pairs, which the other does not; most calls have one
 
-            json.loads(text, object_pairs_hook=_checked)
+            json.loads(text, object_pairs_hook=_check_members)
     except RecursionError as exc:
         raise TooDeep from exc
     except (msgspec.DecodeError, ValueError) as exc:
@@ -87,7 +87,7 @@ def read_strictly(text: str) -> Any:
     return value
 
 
-def _checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs) and any(members[key] != value for key, value in pairs):
         raise DuplicateKey(next(key for key, value in pairs if members[key] != value))
@@ -157,7 +157,7 @@ class Reader:
     def _members(self, opener: str, read_key: Any) -> dict[str, Any]:
         self._enter(opener)
         members: dict[str, Any] = {}
-        while not self._closed(opener):
+        while not self._ends_here(opener):
             key = read_key()
             value = self.value()
             if key in members and members[key] != value:
@@ -173,7 +173,7 @@ class Reader:
         char = self._peek()
         if char and char in COMMAS:
             self._comma(opener)
-        elif self._closed(opener):
+        elif self._ends_here(opener):
             return True
         elif len(self._open) == 1 and self._outer_may_miss and isinstance(value, dict):
             self._note(RepairKind.BRACKET)
@@ -182,7 +182,7 @@ class Reader:
         elif opener == "{" and (char in _STRINGS or self._on_new_line()):
             self._note(RepairKind.COMMA)
         else:
-            raise self._unexpected()
+            raise self._unexpected_error()
         return False
 
     def _on_new_line(self) -> bool:
@@ -207,24 +207,24 @@ class Reader:
         self._enter(opener)
         items: list[Any] = []
         commas = 0
-        while not self._closed(opener):
+        while not self._ends_here(opener):
             items.append(self.value())
             if (char := self._peek()) and char in COMMAS:
                 commas += 1
                 self._comma(opener)
-            elif self._closed(opener):
+            elif self._ends_here(opener):
                 break
-            elif opener == "[" and self._parted():
+            elif opener == "[" and self._begins_item():
                 self._note(RepairKind.COMMA)
             else:
-                raise self._unexpected()
+                raise self._unexpected_error()
         if opener == "(":
             if len(items) == 1 and not commas:
                 raise UnreadableJson("one value in parentheses may be a value or a list")
             self._note(RepairKind.LITERAL)
         return items
 
-    def _parted(self) -> bool:
+    def _begins_item(self) -> bool:
         """Whether another item begins here without a comma: there is white space, or brackets, in between."""
         before, here = self.text[self.pos - 1], self.text[self.pos]
         return before.isspace() or (before in "}]" and here in "{[")
@@ -235,7 +235,7 @@ class Reader:
         self._open.append(opener)
         self.pos += 1
 
-    def _closed(self, opener: str) -> bool:
+    def _ends_here(self, opener: str) -> bool:
         """Whether the value ends here: by its bracket, by an outer bracket, or with the text where that is allowed."""
         char = self._peek()
         if not char:
@@ -263,11 +263,11 @@ class Reader:
             self.pos = found.end()
             self._note(RepairKind.BARE_WORD)
         else:
-            raise self._unexpected()
+            raise self._unexpected_error()
         self.space()
         separator = _SEPARATOR.match(self.text, self.pos)
         if separator is None:
-            raise self._unexpected()
+            raise self._unexpected_error()
         if separator[0] != ":":
             self._note(RepairKind.SEPARATOR)
         self.pos = separator.end()
@@ -296,7 +296,7 @@ class Reader:
             self._note(RepairKind.QUOTES)
         if quote == "`" and "\\" in found[1]:
             raise UnreadableJson("a text in backticks has escapes")
-        return self._decoded(found[1], quote)
+        return self._decode(found[1], quote)
 
     def _triple(self, found: re.Match[str]) -> str:
         content: str = found[1] if found[1] is not None else found[2]
@@ -306,14 +306,14 @@ class Reader:
         self._note(RepairKind.QUOTES)
         return content
 
-    def _decoded(self, content: str, quote: str) -> str:
+    def _decode(self, content: str, quote: str) -> str:
         if _CONTROL.search(content):
             if _ESCAPED_CONTROL.search(content):
                 raise UnreadableJson("a line in it ends with a backslash")
             self._note(RepairKind.NEWLINE)
             content = _CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", content)
         if "\\'" in content:
-            content = _unescaped(content, "'")
+            content = _unescape(content, "'")
             self._note(RepairKind.QUOTES)
         content = self._with_raw_backslashes(content)
         if quote != '"':
@@ -338,7 +338,7 @@ class Reader:
     def _word(self) -> Any:
         found = _WORD.match(self.text, self.pos)
         if found is None:
-            raise self._unexpected()
+            raise self._unexpected_error()
         self.pos = found.end()
         if self.pos == len(self.text) and not (self._whole and found[0] in _LITERALS):
             raise CutOff("the text ends in the middle of a value")
@@ -379,11 +379,11 @@ class Reader:
         self._respelt[str(number)] = word
         return number
 
-    def _unexpected(self) -> UnreadableJson:
+    def _unexpected_error(self) -> UnreadableJson:
         if self.pos >= len(self.text):
             return CutOff("the text ends in the middle of it")
         return UnreadableJson(f"{self.text[self.pos : self.pos + 12]!r} is not expected at character {self.pos + 1}")
 
 
-def _unescaped(content: str, quote: str) -> str:
+def _unescape(content: str, quote: str) -> str:
     return re.sub(r"\\(.)", lambda found: found[1] if found[1] == quote else found[0], content, flags=re.S)

@@ -104,7 +104,7 @@ class _Reader:
                 self._chars += found.start() - pos
                 if self._chars > _MAX_CHARS_READ:
                     raise TooMany
-                content = _decoded(self._text[pos + 1 : found.start()], quote)
+                content = _decode(self._text[pos + 1 : found.start()], quote)
                 if content is not None:
                     yield content, found.end()
 
@@ -112,7 +112,7 @@ class _Reader:
         return _SPACE.match(self._text, pos).end()  # type: ignore[union-attr]  # it always matches
 
 
-def _decoded(content: str, quote: str) -> str | None:
+def _decode(content: str, quote: str) -> str | None:
     """Returns None if its stray quotes are not in pairs, or if it contains what no JSON string may."""
     stray = [found for found in _QUOTE[quote].finditer(content) if found[0] == quote]
     apostrophes = quote == "'" and all(_is_within_word(content, found.start()) for found in stray)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.tool_calls.repair.coerce import SchemaFitter, shown
+from aish.tool_calls.repair.coerce import SchemaFitter, shorten
 from aish.tool_calls.repair.lenient_json import CutOff, DuplicateKey, Reader, TooDeep, UnreadableJson, read_strictly
 from aish.tool_calls.repair.quote_readings import find_readings
 from aish.tool_calls.schema.validator import schema_errors
@@ -43,13 +43,13 @@ class RepairedArguments(msgspec.Struct, frozen=True):
 def repair_arguments(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> RepairedArguments:
     """`whole`: the model ended the text itself, so closing brackets may be missing."""
     try:
-        value, repairs = parse(text, whole=whole, repair=repair)
+        value, repairs = parse_arguments(text, whole=whole, repair=repair)
     except BadArguments as exc:
         is_deep = isinstance(exc.__cause__, TooDeep)  # its quotes are not the problem
         reading = _only_reading(text, spec) if repair and not is_deep else None
         if reading is None:
             raise
-        return RepairedArguments(reading, (Repair(RepairKind.QUOTES, "", shown(text)),))
+        return RepairedArguments(reading, (Repair(RepairKind.QUOTES, "", shorten(text)),))
     return fit_arguments(value, spec, repairs, repair=repair)
 
 
@@ -60,7 +60,7 @@ def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
         return None
     names = _WRAPPERS | {spec.name}
     values = [value for value in find_readings(text[start:]) if isinstance(value, dict)]
-    fitting = [_unwrapped(value, spec.schema, names, ("unread",)) for value in values]
+    fitting = [_unwrap(value, spec.schema, names, ("unread",)) for value in values]
     fitting = [value for value in fitting if _knows_all(value, spec.schema) and not schema_errors(spec.schema, value)]
     if len(fitting) != 1 or _contains_argument(fitting[0], spec.schema):
         return None
@@ -101,28 +101,28 @@ def fit_arguments(
         return RepairedArguments(value, tuple(repairs), tuple(errors))
     if not errors and _knows_all(value, schema):
         return RepairedArguments(value, tuple(repairs))
-    unwrapped = _unwrapped(value, schema, _WRAPPERS | {spec.name}, errors)
+    unwrapped = _unwrap(value, schema, _WRAPPERS | {spec.name}, errors)
     fitter = SchemaFitter(schema, respelt=frozenset(done.after for done in repairs if done.kind is RepairKind.LITERAL))
     result = fitter.fit(unwrapped)
     done = [*repairs, *_unwrapping(value, unwrapped), *fitter.repairs]
     return RepairedArguments(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
 
 
-def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
+def parse_arguments(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
     """An empty text or null means no arguments: many models write that for a tool without parameters."""
     if not text.strip():
         return {}, []
     repairs: list[Repair] = []
-    value = _decoded(text, repairs, whole=whole, repair=repair)
+    value = _decode(text, repairs, whole=whole, repair=repair)
     for _ in range(_MAX_ENCODINGS):
         if not (repair and isinstance(value, str)):
             break
-        repairs.append(Repair(RepairKind.ENCODING, "", shown(value)))
+        repairs.append(Repair(RepairKind.ENCODING, "", shorten(value)))
         if not value.strip():
             return {}, repairs
-        value = _decoded(value, repairs, whole=False, repair=repair)
+        value = _decode(value, repairs, whole=False, repair=repair)
     if repair and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
-        repairs.append(Repair(RepairKind.WRAPPER, "", shown(value)))
+        repairs.append(Repair(RepairKind.WRAPPER, "", shorten(value)))
         value = value[0]
     if value is None:
         return {}, repairs
@@ -131,7 +131,7 @@ def parse(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Argum
     return value, repairs
 
 
-def _decoded(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
+def _decode(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
     try:
         return read_strictly(text)
     except UnreadableJson as exc:
@@ -158,7 +158,7 @@ def _without_escapes(text: str, repairs: list[Repair]) -> str:
         decoded = msgspec.json.decode(f'"{text}"', type=str)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return text
-    repairs.append(Repair(RepairKind.ENCODING, "", shown(text)))
+    repairs.append(Repair(RepairKind.ENCODING, "", shorten(text)))
     return decoded
 
 
@@ -173,7 +173,7 @@ def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
         raise UnreadableJson("more than one value, or something after it that belongs to it")
     if start or rest.strip():
         reader.noted[RepairKind.SURROUNDINGS] = None
-    repairs += reader.repairs(shown(text))
+    repairs += reader.repairs(shorten(text))
     return value
 
 
@@ -207,7 +207,7 @@ def _knows_all(value: Arguments, schema: JsonSchema) -> bool:
     return not isinstance(properties, dict) or all(key in properties for key in value)
 
 
-def _unwrapped(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], errors: Sequence[str]) -> Arguments:
+def _unwrap(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], errors: Sequence[str]) -> Arguments:
     """The content of `{"arguments": {…}}` or `{"tool": {…}}`, if the schema has no such argument."""
     known = _properties(schema)
     for _ in range(_MAX_ENCODINGS):
@@ -223,7 +223,7 @@ def _unwrapped(value: Arguments, schema: JsonSchema, wrappers: frozenset[str], e
 
 
 def _unwrapping(before: Arguments, after: Arguments) -> list[Repair]:
-    return [] if before is after else [Repair(RepairKind.WRAPPER, "", shown(before), shown(after))]
+    return [] if before is after else [Repair(RepairKind.WRAPPER, "", shorten(before), shorten(after))]
 
 
 def _kind(value: object) -> str:

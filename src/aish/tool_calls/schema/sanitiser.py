@@ -132,13 +132,13 @@ class _Simplifier:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return {}
         if isinstance(reference := schema.get("$ref"), str):
-            return self._followed(reference, schema, depth)
+            return self._follow(reference, schema, depth)
         if isinstance(schema.get("allOf"), list):
-            schema = self._merged(schema)
+            schema = self._merge(schema)
         result = {**self._values(schema), **self._parts(schema, depth)}
         return self._with_type(result)
 
-    def _followed(self, reference: str, schema: JsonSchema, depth: int) -> JsonSchema:
+    def _follow(self, reference: str, schema: JsonSchema, depth: int) -> JsonSchema:
         """Replaces a reference by its target. Keywords beside a reference are dropped, except for texts. A circular
         reference becomes any value of its type, and an unknown one any value."""
         target = find_reference(self._root, reference)
@@ -154,7 +154,7 @@ class _Simplifier:
         finally:
             self._following.pop()
 
-    def _merged(self, schema: JsonSchema) -> JsonSchema:
+    def _merge(self, schema: JsonSchema) -> JsonSchema:
         """`allOf` of objects becomes one object with all their properties; of anything else it is dropped."""
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         parts = [rest, *(self._target(part) for part in schema["allOf"])]

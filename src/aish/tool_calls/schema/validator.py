@@ -44,7 +44,7 @@ def schema_errors(schema: JsonSchema, arguments: Any) -> list[str]:
         return []
     if is_too_deep(arguments):
         return [TOO_DEEP]
-    validator = _validator(_encoded(schema))
+    validator = _validator(_encode(schema))
     if validator is None:
         return []
     errors: list[str] = []
@@ -63,13 +63,13 @@ def is_valid(schema: JsonSchema, value: Any) -> bool:
         return True
     if is_too_deep(value):
         return False
-    validator = _validator(_encoded(schema))
+    validator = _validator(_encode(schema))
     return validator is None or validator.is_valid(value)
 
 
 def is_checkable(schema: JsonSchema) -> bool:
     """Whether the schema can be compiled at all."""
-    return _validator(_encoded(schema)) is not None
+    return _validator(_encode(schema)) is not None
 
 
 _PLAIN = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
@@ -99,7 +99,7 @@ def _is_plainly(schema: Any, value: Any) -> bool:
     return type(value) in _PLAIN_TYPES.get(schema["type"], ())
 
 
-def _encoded(schema: JsonSchema) -> bytes:
+def _encode(schema: JsonSchema) -> bytes:
     try:
         return msgspec.json.encode(schema)
     except (UnicodeEncodeError, TypeError, RecursionError, ValueError):

@@ -45,12 +45,12 @@ class ScreenWatch:
             if not self.in_full_screen:
                 shown.append(data[start : match.start()])
             start = match.end()
-            self._set(match[1], on=match[2] == b"h")
+            self._set_modes(match[1], on=match[2] == b"h")
         if not self.in_full_screen:
             shown.append(data[start:])
         return b"".join(shown)
 
-    def _set(self, numbers: bytes, *, on: bool) -> None:
+    def _set_modes(self, numbers: bytes, *, on: bool) -> None:
         for number in (int(each) for each in numbers.split(b";") if each):
             if number == _CURSOR:
                 self._cursor_hidden = not on

@@ -27,7 +27,7 @@ _OFFERS = 3
 class LineListener(Protocol):
     """Receives the output of a line: `inside` is printed by the line, `outside` comes before or after it."""
 
-    def started(self) -> None: ...
+    def on_start(self) -> None: ...
     def inside(self, data: bytes) -> None: ...
     def outside(self, data: bytes) -> None: ...
 
@@ -139,7 +139,7 @@ class BashProcess:
             self._offer_again = None
             self._started_s = time.monotonic()
             if self._listener is not None:
-                self._listener.started()
+                self._listener.on_start()
         elif mark is Mark.END and self._inside:
             self._inside = False
             self.duration_s = time.monotonic() - self._started_s

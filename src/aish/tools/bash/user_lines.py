@@ -88,7 +88,7 @@ class _TerminalPassthrough:
         self._is_buffering = True
         self.buffered += data
 
-    def started(self) -> None:
+    def on_start(self) -> None:
         self._is_buffering, self.was_started = False, True
         buffered, self.buffered = self.buffered, b""
         if buffered:
@@ -179,7 +179,7 @@ class _UnattendedOutput:
         self._pty = pty
         self._on_other = on_other
 
-    def started(self) -> None:
+    def on_start(self) -> None:
         """Nothing waits for the start."""
 
     def inside(self, data: bytes) -> None:

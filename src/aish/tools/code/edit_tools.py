@@ -18,7 +18,7 @@ from aish.tools.code.contents import Contents
 from aish.tools.code.edits.records import EditOutcome, FileEdit
 from aish.tools.code.edits.text_edits import resolve_model_edits
 from aish.tools.code.files.source import REVISION_CHARS, SourceText, content_hash
-from aish.tools.code.names import check_name, find_in_scope, find_word
+from aish.tools.code.names import check_new_name, find_in_scope, find_word
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.rendering import envelope, format_diff, join_lines
 from aish.tools.workspace import Workspace
@@ -92,7 +92,7 @@ class EditTools:
             return ""
         return msgspec.json.encode(sorted(_fingerprint(plan.answer.value), key=lambda file: file[0])).decode()
 
-    async def happened(self, witness: str) -> bool | None:
+    async def has_happened(self, witness: str) -> bool | None:
         """Returns whether a change was made, None if unclear. Edits are all or nothing, so a mixture means that others
         changed files."""
         files = msgspec.json.decode(witness, type=list[tuple[str, str | None, str | None]])
@@ -134,7 +134,7 @@ class EditTools:
         source = await self._load(arguments)
         spot = await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
         new_name = str(arguments["new_name"]).strip()
-        check_name(source.path, spot.symbol, new_name)
+        check_new_name(source.path, spot.symbol, new_name)
         answer = await self._backends.for_file(source.path).rename(source, spot, new_name)
         answer = await self._check_not_taken(answer, spot.symbol, new_name, merge=bool(arguments.get("merge")))
         nothing = f"{answer.backend} changes nothing: it may not let {spot.symbol} be renamed, or not to {new_name}"

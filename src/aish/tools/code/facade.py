@@ -99,9 +99,9 @@ class Ide:
         await self._open()
         return await self._changing.witness(name, arguments)
 
-    async def happened(self, witness: str) -> bool | None:
+    async def has_happened(self, witness: str) -> bool | None:
         await self._open()  # finishes or rolls back an interrupted change first
-        return await self._changing.happened(witness)
+        return await self._changing.has_happened(witness)
 
     async def undo(self, id: str = "") -> str:
         """Undoes the last edit, or the given one; describes it. Raises ToolError."""

@@ -143,11 +143,11 @@ def candidates(language: str, choice: ServerChoice) -> tuple[str, ...]:
 
 def find_server(language: str, root: Path, choice: ServerChoice) -> FoundServer | None:
     """Returns the best server that is installed, else why the first is not; None if the language has no server."""
-    found = [find_program(name, root, choice) for name in candidates(language, choice)]
+    found = [find_named_server(name, root, choice) for name in candidates(language, choice)]
     return next((one for one in found if one.command), found[0] if found else None)
 
 
-def find_program(name: str, root: Path, choice: ServerChoice) -> FoundServer:
+def find_named_server(name: str, root: Path, choice: ServerChoice) -> FoundServer:
     server = language_table().server.get(name)
     if server is None:
         return FoundServer(name, missing=f"no server is named {name}; there are: {', '.join(language_table().server)}")

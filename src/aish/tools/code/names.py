@@ -27,7 +27,7 @@ _NAME = re.compile(r"[#$~]?[^\W\d$][\w$]*")  # a name in most languages
 _NAME_CHARS = 80
 
 
-def resolve(source: SourceText, line: int | None, symbol: str) -> SymbolPosition:
+def resolve_symbol(source: SourceText, line: int | None, symbol: str) -> SymbolPosition:
     """Raises ToolError that quotes the given line."""
     symbol = symbol.strip()
     if not symbol:
@@ -78,7 +78,7 @@ class NameUse(msgspec.Struct, frozen=True):
     line: int
 
 
-def check_name(path: str, symbol: str, new_name: str) -> None:
+def check_new_name(path: str, symbol: str, new_name: str) -> None:
     """Raises ToolError."""
     if not _NAME.fullmatch(new_name):
         raise _bad_arguments(f"'{new_name[:_NAME_CHARS]}' cannot be a name")

@@ -39,7 +39,7 @@ def find_grammar(name: str) -> tree_sitter.Language | None:
         return None
 
 
-def parse(language: tree_sitter.Language, text: str) -> tree_sitter.Tree:
+def parse_tree(language: tree_sitter.Language, text: str) -> tree_sitter.Tree:
     """Raises ToolError if parsing takes too long."""
     try:
         return _parser(language).parse(_plain(text))
@@ -100,7 +100,7 @@ def outline(source: SourceText, language: tree_sitter.Language) -> tuple[Symbol,
     """Returns declarations in the order of the text. Raises ToolError if parsing takes too long."""
     import tree_sitter
 
-    tree = parse(language, source.text)
+    tree = parse_tree(language, source.text)
     found = tree_sitter.QueryCursor(_query(language)).captures(tree.root_node).get("it", [])
     builder = _OutlineBuilder(source)
     for node in sorted(found, key=lambda node: (node.start_byte, -node.end_byte)):

@@ -153,11 +153,11 @@ class IdeTools:
         return await self._open().preview(name, arguments, call)
 
     async def witness(self, name: str, arguments: Arguments) -> str:
-        """Returns a text from which `happened` can later tell whether a change was made. Raises ToolError."""
+        """Returns a text from which `has_happened` can later tell whether a change was made. Raises ToolError."""
         return await self._open().witness(name, arguments)
 
-    async def happened(self, name: str, witness: str) -> bool | None:
-        return await self._open().happened(witness)
+    async def has_happened(self, name: str, witness: str) -> bool | None:
+        return await self._open().has_happened(witness)
 
     async def undo(self, id: str = "") -> str:
         """Undoes the last edit, or the given one; describes it. Raises ToolError."""

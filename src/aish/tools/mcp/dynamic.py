@@ -136,7 +136,7 @@ class DynamicMcpServers:
 
     async def _wait_ready(self, connections: Sequence[_Connection]) -> None:
         """Waits for connections. One that fails or takes too long is closed."""
-        waits = [asyncio.ensure_future(connection.server.wait_settled()) for connection in connections]
+        waits = [asyncio.ensure_future(connection.server.wait_until_started()) for connection in connections]
         try:
             await asyncio.wait(waits, timeout=2 * self._connect_s)
         finally:

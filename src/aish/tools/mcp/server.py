@@ -64,7 +64,7 @@ class McpServer:
         self._specs: tuple[ToolSpec, ...] = ()
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._changed = asyncio.Event()
-        self._is_settled = asyncio.Event()
+        self._start_ended = asyncio.Event()
         self._stopping = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mcp {spec.name}")
 
@@ -92,9 +92,9 @@ class McpServer:
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         return await self.session.call_tool(name, arguments, on_status=context.status)
 
-    async def wait_settled(self) -> None:
+    async def wait_until_started(self) -> None:
         """Waits until it is known whether the server can be used."""
-        await self._is_settled.wait()
+        await self._start_ended.wait()
 
     async def refresh(self) -> int:
         """Lists the tools again and returns their number."""
@@ -115,7 +115,7 @@ class McpServer:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=5)
         self.state = ServerState.CLOSED
-        self._is_settled.set()
+        self._start_ended.set()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -132,12 +132,12 @@ class McpServer:
             if not was_ready or crashes > RESTARTS:
                 self.state = ServerState.FAILED
                 self._set_specs(())
-                self._is_settled.set()
+                self._start_ended.set()
                 await self._stopping.wait()
                 break
             await self._pause(_FIRST_PAUSE_S * 2 ** (crashes - 1))
         self.state = ServerState.CLOSED
-        self._is_settled.set()
+        self._start_ended.set()
 
     async def _run_connection(self) -> bool:
         """Runs one connection to its end. Returns whether it became ready."""
@@ -147,7 +147,7 @@ class McpServer:
                 self._session, ready = session, True
                 self._update_tools()
                 self.state, self.failure = ServerState.READY, None
-                self._is_settled.set()
+                self._start_ended.set()
                 await self._monitor(session)
         except AishError as exc:
             self.failure = exc

@@ -66,11 +66,11 @@ class McpServers:
         found = await asyncio.gather(*(self.get(name).refresh() for name in chosen), return_exceptions=True)
         return {name: _plain(result) for name, result in zip(chosen, found, strict=True)}
 
-    async def wait_settled(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
+    async def wait_until_started(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         """Waits until all (or the named) servers are usable or have failed, with a time limit. Returns those still
         connecting."""
         chosen = [server for name, server in self._servers.items() if not names or name in names]
-        waits = [asyncio.ensure_future(server.wait_settled()) for server in chosen]
+        waits = [asyncio.ensure_future(server.wait_until_started()) for server in chosen]
         if waits:
             _, pending = await asyncio.wait(waits, timeout=timeout_s)
             for wait in pending:

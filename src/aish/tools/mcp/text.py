@@ -26,10 +26,10 @@ def clean(text: str, max_chars: int) -> str:
     """Removes escape sequences and hidden characters, and cuts the text."""
     # Cut before matching, because patterns cost time.
     text = text[: 4 * max_chars + 1024].replace("\r\n", "\n")
-    return _cut(re.sub(_HIDDEN, "", re.sub(_ESCAPES, "", text)).strip(), max_chars)
+    return _shorten(re.sub(_HIDDEN, "", re.sub(_ESCAPES, "", text)).strip(), max_chars)
 
 
-def _cut(text: str, max_chars: int) -> str:
+def _shorten(text: str, max_chars: int) -> str:
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
@@ -50,7 +50,7 @@ class Sanitiser:
 
     def show(self, text: str, max_chars: int) -> str:
         """Cleans before redacting, because an escape code may split a secret; cuts last, because a cut may, too."""
-        return _cut(self.redact(clean(text, 4 * max_chars)), max_chars)
+        return _shorten(self.redact(clean(text, 4 * max_chars)), max_chars)
 
     def show_line(self, text: str, max_chars: int) -> str:
         return " ".join(self.show(text, max_chars).split())

@@ -8,7 +8,7 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.anthropic.encoder import MessagesReplyBuilder, MessagesStreamEncoder
 from aish.frontends.http.anthropic.request import (
     MessagesBody,
-    decode_messages,
+    decode_messages_body,
     read_choice,
     read_conversation,
     read_sampling,
@@ -46,9 +46,9 @@ class Messages:
         if given.max_tokens is None:
             raise bad_field("max_tokens", "is missing")
         functions, servers = read_tools(given)
-        guests = await connect_dynamic_servers(service, caller, servers)
-        check_servers(service, servers, guests)
-        tools = choose_tools(service, caller, functions, servers, guests)
+        dynamic = await connect_dynamic_servers(service, caller, servers)
+        check_servers(service, servers, dynamic)
+        tools = choose_tools(service, caller, functions, servers, dynamic)
         request = self._request(exchange, caller, given, tools, body)
         ask = service.consent_for(caller)
         if tools.agreed:
@@ -65,8 +65,8 @@ class Messages:
     async def count(self, exchange: Exchange, caller: Caller) -> None:
         given, _ = await self._read(exchange, caller)
         functions, servers = read_tools(given)
-        guests = await connect_dynamic_servers(self._service, caller, servers)
-        tools = choose_tools(self._service, caller, functions, servers, guests)
+        dynamic = await connect_dynamic_servers(self._service, caller, servers)
+        tools = choose_tools(self._service, caller, functions, servers, dynamic)
         counting = count_request(self._service, given.model, read_conversation(given), tools)
         count = await run_while_connected(exchange, counting)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))
@@ -74,7 +74,7 @@ class Messages:
     async def _read(self, exchange: Exchange, caller: Caller) -> tuple[MessagesBody, bytes]:
         config = self._service.config
         body = await exchange.body(config.max_body_bytes)
-        given = decode_messages(body)
+        given = decode_messages_body(body)
         self._service.check_model(caller, given.model)
         check_count("messages", len(given.messages), config.max_messages)
         check_count("tools", len(given.tools or ()), config.max_tools)

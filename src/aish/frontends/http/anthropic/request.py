@@ -53,7 +53,7 @@ class MessagesBody(Extensions, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(MessagesBody)
 
 
-def decode_messages(body: bytes) -> MessagesBody:
+def decode_messages_body(body: bytes) -> MessagesBody:
     given = decode_body(body, _decoder)
     if given.thread is not None:
         raise _no_threads()

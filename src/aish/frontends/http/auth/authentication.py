@@ -21,7 +21,7 @@ import msgspec
 
 from aish.engine.model.key_spending import KeySpending, KeySpent
 from aish.frontends.asgi import Exchange
-from aish.frontends.http.auth.keys import KIND, KeyRecord, decode_record, digest_of, list_keys
+from aish.frontends.http.auth.keys import KIND, KeyRecord, decode_record, key_digest, list_keys
 from aish.frontends.http.server.http_errors import INVALID, HttpProblem
 from aish.ports import Store
 from aish.types.globs import globs_of
@@ -61,7 +61,7 @@ class Caller(msgspec.Struct, frozen=True):
     def may_use_model(self, name: str) -> bool:
         return self.models == _ALL or name in globs_of(self.models)
 
-    def allowed(self, tools: Sequence[str]) -> tuple[str, ...]:
+    def filter_tools(self, tools: Sequence[str]) -> tuple[str, ...]:
         """The tools among these names that the key covers."""
         if self.tools == _ALL:
             return tuple(tools)
@@ -108,7 +108,7 @@ class KeyRing:
         self._store = store
         self._spending = spending
         self._always = always
-        self._given = frozenset(digest_of(key) for key in given)
+        self._given = frozenset(key_digest(key) for key in given)
         self._cached: dict[str, _CachedKey] = {}
         self._required_until_s = 0.0
         self._required = True
@@ -134,9 +134,9 @@ class KeyRing:
     async def authenticate_by_key(self, exchange: Exchange, *, spends: bool = True) -> Caller:
         """The same, without the cookie."""
         if key := key_in(exchange):
-            return await self._authenticate_digest(digest_of(key), spends=spends)
+            return await self._authenticate_digest(key_digest(key), spends=spends)
         if await self.are_required():
-            raise _unauthorised("send a key: Authorization: Bearer aish-…", "missing_api_key")
+            raise _unauthorised_error("send a key: Authorization: Bearer aish-…", "missing_api_key")
         return _LOCAL_CALLER
 
     async def _authenticate_digest(self, digest: str, *, limited: bool = True, spends: bool = True) -> Caller:
@@ -146,7 +146,7 @@ class KeyRing:
         record = await self._find(digest)
         if record is None:
             if await self.are_required():
-                raise _unauthorised("this key is not known, or no longer", "invalid_api_key")
+                raise _unauthorised_error("this key is not known, or no longer", "invalid_api_key")
             return _LOCAL_CALLER  # many clients always send a key; where none is needed any key will do
         if limited:
             self._check_rate(record)
@@ -156,7 +156,7 @@ class KeyRing:
         return Caller(record.id, record.models, record.tools, record.admin, record.metrics, record.digest, payer)
 
     async def find_session(self, token: str) -> ConsoleSession | None:
-        document = await self._store.find(CONSOLE_KIND, digest_of(token)) if token else None
+        document = await self._store.find(CONSOLE_KIND, key_digest(token)) if token else None
         return None if document is None else _session_decoder.decode(document.body)
 
     async def is_known(self, digest: str) -> bool:
@@ -188,7 +188,7 @@ class KeyRing:
             return
         record = await self._find_by_id(caller.key)
         if record is None:
-            raise _unauthorised("the key that this was begun with has been revoked", "invalid_api_key")
+            raise _unauthorised_error("the key that this was begun with has been revoked", "invalid_api_key")
         await self._check_budget(record)
 
     async def spending_today(self, caller: Caller) -> tuple[KeySpent, float | None]:
@@ -274,7 +274,7 @@ def check_csrf(exchange: Exchange, token: str) -> None:
         raise HttpProblem(403, f"send the header {CSRF_HEADER} with what GET /v1/console says", code="csrf")
 
 
-def _unauthorised(text: str, code: str) -> HttpProblem:
+def _unauthorised_error(text: str, code: str) -> HttpProblem:
     return HttpProblem(401, text, code=code, headers=[(b"www-authenticate", b"Bearer")])
 
 

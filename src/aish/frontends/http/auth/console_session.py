@@ -18,7 +18,7 @@ from aish.frontends.http.auth.authentication import (
     cookie_token,
     csrf_token,
 )
-from aish.frontends.http.auth.keys import digest_of
+from aish.frontends.http.auth.keys import key_digest
 from aish.frontends.http.server.http_errors import HttpProblem, decode_body
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
@@ -68,13 +68,13 @@ class ConsoleSessions:
 
     async def sign_in(self, exchange: Exchange, caller: Caller) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES), _sign_in_decoder)
-        digest = digest_of(given.key.strip())
+        digest = key_digest(given.key.strip())
         if not await self._service.keys.is_known(digest):
             raise HttpProblem(401, "this key is not known, or no longer", code="invalid_api_key")
         token, now_ms = secrets.token_urlsafe(32), self._service.now_ms()
         body = msgspec.json.encode(ConsoleSession(digest))
         expires_ms = now_ms + LIFETIME_S * 1000
-        await self._service.store.put(Document(CONSOLE_KIND, digest_of(token), body, "", now_ms, expires_ms))
+        await self._service.store.put(Document(CONSOLE_KIND, key_digest(token), body, "", now_ms, expires_ms))
         answer = {"signed_in": True, "csrf": csrf_token(token), "expires_ms": expires_ms}
         await exchange.reply(200, msgspec.json.encode(answer), [_cookie(exchange, token, LIFETIME_S)])
 
@@ -82,7 +82,7 @@ class ConsoleSessions:
         token = cookie_token(exchange)
         if await self._service.keys.find_session(token) is not None:
             check_csrf(exchange, token)
-            await self._service.store.delete(CONSOLE_KIND, digest_of(token))
+            await self._service.store.delete(CONSOLE_KIND, key_digest(token))
         await exchange.reply(200, msgspec.json.encode({"signed_in": False}), [_cookie(exchange, "", 0)])
 
 

@@ -40,14 +40,14 @@ class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 decode_record = msgspec.json.Decoder(KeyRecord).decode
 
 
-def digest_of(key: str) -> str:
+def key_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 async def create_key(store: Store, name: str, **scope: object) -> tuple[str, KeyRecord]:
     """Returns the key itself, which is shown once and never stored."""
     key = PREFIX + secrets.token_urlsafe(32)
-    digest, now_ms = digest_of(key), time.time_ns() // 1_000_000
+    digest, now_ms = key_digest(key), time.time_ns() // 1_000_000
     given = {"id": new_id("key"), "name": name, "digest": digest, "created_ms": now_ms, **scope}
     record = msgspec.convert(given, KeyRecord)
     await store.put(Document(KIND, digest, msgspec.json.encode(record), created_ms=now_ms))

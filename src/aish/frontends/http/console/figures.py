@@ -33,7 +33,7 @@ class ConsoleFigures:
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:
         require_admin(caller)
-        shown = {**self._service.metrics.series.shown(), "under_way": self._service.active_requests}
+        shown = {**self._service.metrics.series.to_object(), "under_way": self._service.active_requests}
         await exchange.reply(200, msgspec.json.encode(shown))
 
     async def spending(self, exchange: Exchange, caller: Caller) -> None:
@@ -48,9 +48,9 @@ class ConsoleFigures:
         rows = await store.list_spent(since_ms=max(0, today_ms - (days - 1) * _DAY_MS))
         groups = group_spending(rows, (by,))
         return {
-            "rows": [{by: key, **_shown(spent)} for (key,), spent in groups.items()],
-            "total": _shown(total_spending(rows)),
-            "today": _shown(await store.spent(since_ms=today_ms)),
+            "rows": [{by: key, **_spending_object(spent)} for (key,), spent in groups.items()],
+            "total": _spending_object(total_spending(rows)),
+            "today": _spending_object(await store.sum_spending(since_ms=today_ms)),
             "cap_day": caps.day,
             "cap_session": caps.session,
         }
@@ -63,7 +63,7 @@ class ConsoleFigures:
         return {"rows": [], "today": today, "cap_day": cap, "cap_session": caps.session}
 
 
-def _shown(spent: Spent) -> dict[str, Any]:
+def _spending_object(spent: Spent) -> dict[str, Any]:
     """`cost` is null where no price is known; `unknown` is the number of calls that it leaves out."""
     cost = None if spent.calls and spent.unknown == spent.calls else spent.cost
     return {

@@ -86,13 +86,13 @@ class ConsoleFiles:
             stamp = (stat.st_mtime_ns, stat.st_size)
             known = self._files.get(path)
             if known is None or known.stamp != stamp:
-                known = self._files[path] = _packed(file.read_bytes(), stamp, kind, packed=file.suffix in _PACKED)
+                known = self._files[path] = _make_file(file.read_bytes(), stamp, kind, packed=file.suffix in _PACKED)
         except (OSError, ValueError):
             raise _missing(path) from None
         return known
 
 
-def _packed(plain: bytes, stamp: tuple[int, int], kind: bytes, *, packed: bool) -> _File:
+def _make_file(plain: bytes, stamp: tuple[int, int], kind: bytes, *, packed: bool) -> _File:
     small = b"" if packed else gzip.compress(plain, 9, mtime=0)
     etag = b'"%s"' % hashlib.sha256(plain).hexdigest()[:20].encode()
     return _File(stamp, kind, plain, small if len(small) < len(plain) else b"", etag)

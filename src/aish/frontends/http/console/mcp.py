@@ -32,10 +32,12 @@ class ConsoleTools:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         asked = self._service.consent_for(caller) is not None
         offered = self._service.engine.visible_tools(caller.tools, interactive=asked, owner=caller.owner)
-        await exchange.reply(200, msgspec.json.encode({"object": "list", "data": [shown(spec) for spec in offered]}))
+        await exchange.reply(
+            200, msgspec.json.encode({"object": "list", "data": [tool_object(spec) for spec in offered]})
+        )
 
 
-def shown(spec: ToolSpec) -> dict[str, Any]:
+def tool_object(spec: ToolSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "description": spec.description,
@@ -67,8 +69,8 @@ class ConsoleMcp:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         runtime = self._service.runtime
         names = dict.fromkeys((*runtime.mcp_servers, *runtime.config.mcp.servers))
-        guests = [guest for guest in runtime.dynamic_mcp_servers if caller.admin or guest.owner == caller.key]
-        data = [*(self._shown(name, caller) for name in names), *map(_brought, guests)]
+        dynamic = [server for server in runtime.dynamic_mcp_servers if caller.admin or server.owner == caller.key]
+        data = [*(self._server_object(name, caller) for name in names), *map(_dynamic_object, dynamic)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def refresh(self, exchange: Exchange, caller: Caller, alias: str) -> None:
@@ -77,7 +79,7 @@ class ConsoleMcp:
         if server is None:
             raise self._unknown(alias)
         await _within(server.refresh(), _REFRESH_S, alias)
-        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+        await exchange.reply(200, msgspec.json.encode(self._server_object(alias, caller)))
 
     async def connect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
         require_admin(caller)
@@ -85,20 +87,20 @@ class ConsoleMcp:
         if alias not in runtime.mcp_servers and alias not in runtime.config.mcp.servers:
             raise self._unknown(alias)
         await _within(runtime.reconnect_mcp(alias), _CONNECT_S, alias)
-        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+        await exchange.reply(200, msgspec.json.encode(self._server_object(alias, caller)))
 
     async def disconnect(self, exchange: Exchange, caller: Caller, alias: str) -> None:
         require_admin(caller)
         if alias not in self._service.runtime.mcp_servers:
             raise self._unknown(alias)
         await self._service.runtime.disconnect_mcp(alias)
-        await exchange.reply(200, msgspec.json.encode(self._shown(alias, caller)))
+        await exchange.reply(200, msgspec.json.encode(self._server_object(alias, caller)))
 
     def _unknown(self, alias: str) -> HttpProblem:
         known = ", ".join(self._service.runtime.mcp_servers) or "none"
         return HttpProblem(404, f"there is no MCP server {alias[:80]}; there are: {known}", code="server_not_found")
 
-    def _shown(self, alias: str, caller: Caller) -> dict[str, Any]:
+    def _server_object(self, alias: str, caller: Caller) -> dict[str, Any]:
         """The log of a server is for administrators, since it may contain anything."""
         server = self._service.runtime.mcp_servers.get(alias)
         configured = self._service.runtime.config.mcp.servers.get(alias)
@@ -106,12 +108,12 @@ class ConsoleMcp:
             transport = "http" if configured is not None and configured.url else "stdio"
             return {"alias": alias, "state": "closed", "error": "", "tools": [], "transport": transport, "log_tail": []}
         tools = [spec for spec in self._service.engine.tools.specs() if spec.source == alias]
-        allowed = set(caller.allowed([spec.name for spec in tools]))
+        allowed = set(caller.filter_tools([spec.name for spec in tools]))
         return {
             "alias": alias,
             "state": server.state,
             "error": self._service.engine.redact(server.failure.message) if server.failure else "",
-            "tools": [shown(spec) for spec in tools if spec.name in allowed],
+            "tools": [tool_object(spec) for spec in tools if spec.name in allowed],
             "transport": server.transport,
             "log_tail": self._log_of(server) if caller.admin else [],
         }
@@ -120,15 +122,15 @@ class ConsoleMcp:
         return [self._service.engine.redact(line[:_LOG_CHARS]) for line in server.log[-_LOG_LINES:]]
 
 
-def _brought(guest: DynamicMcpView) -> dict[str, Any]:
+def _dynamic_object(server: DynamicMcpView) -> dict[str, Any]:
     return {
-        "alias": guest.label,
-        "state": guest.state,
+        "alias": server.label,
+        "state": server.state,
         "error": "",
-        "tools": [shown(spec) for spec in guest.tools],
+        "tools": [tool_object(spec) for spec in server.tools],
         "transport": "http",
         "log_tail": [],
-        "brought": {"by": guest.owner, "origin": guest.origin},
+        "brought": {"by": server.owner, "origin": server.origin},
     }
 
 

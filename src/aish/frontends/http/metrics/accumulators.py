@@ -76,7 +76,7 @@ class Point(msgspec.Struct):
     cost: float = 0.0
     first_token_ms: list[float] = []
 
-    def shown(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.structs.asdict(self)
         samples = fields.pop("first_token_ms")
         return {**fields, "first_token_ms_p50": round(sorted(samples)[len(samples) // 2], 3) if samples else None}
@@ -112,18 +112,18 @@ class Series:
         self._from_ns = self._newest.at_ms * _MS
         self._until_ns = self._from_ns + STEP_MS * _MS
 
-    def shown(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         """Points without gaps, the newest last."""
         known = {point.at_ms: point for point in self._points}
         last = self._step()
         first = max(min(known), last - (POINTS - 1) * STEP_MS)
         points = [known.get(at_ms) or Point(at_ms) for at_ms in range(first, last + 1, STEP_MS)]
-        totals = _sum(self._before, self._newest).shown()
+        totals = _sum(self._before, self._newest).to_object()
         del totals["at_ms"], totals["first_token_ms_p50"]
         return {
             "since_ms": self.since_ms,
             "step_ms": STEP_MS,
-            "points": [point.shown() for point in points],
+            "points": [point.to_object() for point in points],
             "totals": totals,
         }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -67,6 +68,9 @@ class Metrics:
         def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
             return Histogram(f"aish_{name}", text, labels, buckets=buckets, registry=registry)
 
+        def gauge(name: str, text: str, mode: Literal["livesum", "livemax"], *labels: str) -> Gauge:
+            return Gauge(f"aish_{name}", text, labels, registry=registry, multiprocess_mode=mode)
+
         self.requests = counter("requests", "Requests answered.", "route", "status")
         self.turns = counter("turns", "Turns, by how they ended.", "model", "end")
         self.first_token = histogram("first_token_seconds", "Until the first token.", _SECONDS, "model")
@@ -81,18 +85,11 @@ class Metrics:
         )
         self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
         self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
-        self.active_requests = Gauge(
-            "aish_requests_under_way", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
-        )
-        self.mcp_servers = Gauge(
-            "aish_mcp_servers", "MCP servers, by state.", ["state"], registry=registry, multiprocess_mode="livemax"
-        )
+        self.active_requests = gauge("requests_under_way", "Requests being answered.", "livesum")
+        self.mcp_servers = gauge("mcp_servers", "MCP servers, by state.", "livemax", "state")
         # Their labels and URLs are the clients' own words: as many as they like.
-        self.mcp_brought_open = Gauge(
-            "aish_mcp_brought_open",
-            "MCP servers that requests brought, connected now.",
-            registry=registry,
-            multiprocess_mode="livesum",
+        self.mcp_brought_open = gauge(
+            "mcp_brought_open", "MCP servers that requests brought, connected now.", "livesum"
         )
         self.mcp_brought = counter("mcp_brought", "Requests that brought MCP servers, by how that ended.", "result")
         self.series = Series()
@@ -148,9 +145,9 @@ class Metrics:
 
     def tool_counter(self, tool: str, status: str) -> Counter:
         """`tool` is "" for one that was never found."""
-        return self.tool_calls.labels(self._named(tool) if tool else "unknown", status)
+        return self.tool_calls.labels(self._label_of(tool) if tool else "unknown", status)
 
-    def _named(self, tool: str) -> str:
+    def _label_of(self, tool: str) -> str:
         if tool in self._tools:
             return tool
         if not self.is_ours(tool):
@@ -234,7 +231,7 @@ class TurnMeter(msgspec.Struct, eq=False):
                 self.had_effect = body.after_effect
                 log_turn_id(event.session, event.turn)
             elif type(body) is TurnFinished:
-                self._finished(body, event.at_ms)
+                self._count_end(body, event.at_ms)
             elif type(body) is not ArgumentsDelta:
                 self._see_other(event)
 
@@ -252,12 +249,12 @@ class TurnMeter(msgspec.Struct, eq=False):
             self.had_effect = self.had_effect or body.effect not in (None, Effect.READ)
             self._metrics.tool_counter(body.name if self._is_known(body) else "", body.status.value).inc()
             self._metrics.series.now().tool_calls += 1
-            self._repaired(body.repairs)
+            self._count_repairs(body.repairs)
         elif isinstance(body, ToolCallReady):
             self._open.add(event.call)
-            self._repaired(body.repairs)
+            self._count_repairs(body.repairs)
         elif isinstance(body, Status) and not event.call:
-            self._asked_again(body.text)
+            self._count_retry(body.text)
 
     def _is_known(self, result: ToolResult) -> bool:
         """A call that was broken off reports no effect, though its tool was found."""
@@ -275,16 +272,16 @@ class TurnMeter(msgspec.Struct, eq=False):
             if len(samples_ms) < MAX_SAMPLES:
                 samples_ms.append(took_s * 1000)
 
-    def _asked_again(self, said: str) -> None:
-        kind = next((kind for words, kind in _ASKED_AGAIN if words in said), "")
+    def _count_retry(self, text: str) -> None:
+        kind = next((kind for words, kind in _ASKED_AGAIN if words in text), "")
         if kind and self._model is not None:
             self._model.retries[kind].inc()
 
-    def _repaired(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
+    def _count_repairs(self, repairs: tuple[Repair, ...] | msgspec.UnsetType) -> None:
         for repair in repairs or ():
             self._metrics.call_repairs.labels(repair.kind.value).inc()
 
-    def _finished(self, body: TurnFinished, at_ms: int) -> None:
+    def _count_end(self, body: TurnFinished, at_ms: int) -> None:
         self.usage = usage = body.usage
         self._metrics.count_spent(self._model, usage, turns=1)
         model = self._model

@@ -68,7 +68,7 @@ class ConversationRoutes:
         ]
 
     @asynccontextmanager
-    async def locked(self, id: str) -> AsyncIterator[None]:
+    async def lock(self, id: str) -> AsyncIterator[None]:
         """One response at a time. The next one waits, but not longer than a turn may last."""
         lock = self._locks.setdefault(id, asyncio.Lock())
         try:
@@ -197,7 +197,7 @@ class ConversationRoutes:
     ) -> StoredConversation:
         """Stores a document with `put` and makes it the last one. If another process does so at the same time, it tries
         again, so that neither is lost."""
-        async with self.locked(id):
+        async with self.lock(id):
             for _ in range(_MAX_SWAPS):
                 conversation, old = await self._get(id, caller)
                 name = await put(conversation)

@@ -29,7 +29,7 @@ def read_document(field: str, block: dict[str, Any]) -> TextPart:
         case {"type": "content", "content": list(blocks)}:
             text_body = _texts(f"{source}.content", blocks)
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            text_body = _decoded(f"{source}.data", kind, data)
+            text_body = _decode(f"{source}.data", kind, data)
         case {"type": "url", "url": str(origin)} | {"type": "file", "file_id": str(origin)}:
             text_body = _note(origin)
         case _:
@@ -44,7 +44,7 @@ def read_search_result(field: str, block: dict[str, Any]) -> TextPart:
     return _with_heading(_texts(f"{field}.content", content), block.get("title"), block.get("source"))
 
 
-def read_file(field: str, given: dict[str, Any]) -> TextPart:
+def read_file_part(field: str, given: dict[str, Any]) -> TextPart:
     """A `file` of chat completions, or an `input_file` of responses."""
     match given:
         case {"file_data": str(data)} if data.startswith("data:"):
@@ -63,10 +63,10 @@ def _from_data_url(field: str, url: str) -> str:
     kind, *parameters = head.split(";")
     if not comma or "base64" not in parameters:
         raise bad_field(field, "a data url holds base64")
-    return _decoded(field, kind or "text/plain", data)
+    return _decode(field, kind or "text/plain", data)
 
 
-def _decoded(field: str, kind: str, data: str) -> str:
+def _decode(field: str, kind: str, data: str) -> str:
     if not kind.startswith("text/") and kind not in _TEXT_KINDS:
         return _note(kind)
     try:

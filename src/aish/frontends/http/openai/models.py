@@ -99,7 +99,7 @@ async def count_text(service: Service, model: str, text: str) -> Count:
 
 async def count_request(service: Service, model: str, messages: Sequence[Message], tools: RequestTools) -> Count:
     texts = [_text(message) for message in messages]
-    known = [spec for spec in service.engine.tools_for(tools.guest_name).specs() if spec.name in tools.ours]
+    known = [spec for spec in service.engine.tools_for(tools.dynamic_name).specs() if spec.name in tools.ours]
     texts += [
         msgspec.json.encode([spec.name, spec.description, spec.schema]).decode() for spec in (*known, *tools.clients)
     ]

@@ -110,7 +110,7 @@ class EngineHost:
         self.engine = self._generation.engine
         self.keys = KeyRing(self.store, self.engine.ledger.keys, self._given_keys, always=self._must_have_keys)
 
-    def redacted(self, body: bytes) -> bytes:
+    def redact_json(self, body: bytes) -> bytes:
         """JSON without known secrets, for storing."""
         return self.engine.redact_json(body)
 

@@ -74,10 +74,10 @@ class ReloadOnSignal:
         while self._requested:
             self._requested = False
             try:
-                runtime = await asyncio.to_thread(self._service.runtime.reloaded)
+                runtime = await asyncio.to_thread(self._service.runtime.reload)
                 await self._service.reload(runtime)
             except AishError as exc:
                 log.error("the configuration was not taken, the old one stays: %s", exc.message)
             else:
-                log_to(runtime.config.log, runtime.redacted)  # it may know more secrets now
+                log_to(runtime.config.log, runtime.redact_text)  # it may know more secrets now
                 print("aish: the configuration was read anew", file=sys.stderr, flush=True)

@@ -105,7 +105,7 @@ _ERROR = {
 _PARAMETER = re.compile(r"{\*?(\w+)}")
 
 
-def describe(routes: Sequence[HttpRoute]) -> dict[str, Any]:
+def describe_routes(routes: Sequence[HttpRoute]) -> dict[str, Any]:
     bodies = [route.body for route in routes if route.body is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     by_body = dict(zip(map(id, bodies), schemas, strict=True))
@@ -160,5 +160,5 @@ class OpenApi:
 
     async def get(self, exchange: Exchange, caller: Caller) -> None:
         if not self._page:
-            self._page = msgspec.json.encode(describe(self._routes))
+            self._page = msgspec.json.encode(describe_routes(self._routes))
         await exchange.reply(200, self._page)

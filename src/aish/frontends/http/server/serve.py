@@ -46,7 +46,7 @@ _MAX_WORKERS = 64
 
 def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, worker: Callable[[], App]) -> int:
     """`worker` makes the application in another process, so it can be pickled."""
-    log_to(runtime.config.log, runtime.redacted)
+    log_to(runtime.config.log, runtime.redact_text)
     for notice in runtime.notices:
         print(f"· {notice}", file=sys.stderr)
     if not 1 <= arguments.workers <= _MAX_WORKERS:
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 
 
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
-    log_to(runtime.config.log, runtime.redacted)  # again in each worker, which is a process of its own
+    log_to(runtime.config.log, runtime.redact_text)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
     service = Service(
         runtime, keys_of(arguments, runtime.process_environment.env), must_have_keys=not is_loopback(host)

@@ -120,7 +120,7 @@ class Approvals:
             if answer is None:  # timed out or cancelled: it can no longer be answered
                 await store.delete(KIND, approval.id)
                 self._on_change()
-        return answer or Answer(Choice.NO, f"nobody answered within {wait_s:g} s")
+        return answer or Answer(Choice.NO, f"no answer within {wait_s:g} s")
 
     async def _answer_to(self, store: Store, id: str, answered: asyncio.Event) -> Answer:
         while True:
@@ -139,7 +139,7 @@ class Approvals:
 
 
 def _not_found(id: str) -> HttpProblem:
-    return HttpProblem(404, f"there is no question {id[:80]}, or nobody waits for its answer any more")
+    return HttpProblem(404, f"there is no question {id[:80]}, or its answer is no longer awaited")
 
 
 def _already_answered(approval: Approval) -> HttpProblem:

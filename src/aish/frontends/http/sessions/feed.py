@@ -193,7 +193,7 @@ class FeedPosition(msgspec.Struct, frozen=True):
         """The cursor to read on from."""
         return self.row if self.lines is None else self.row - 1
 
-    def skipped(self, row: FeedRow) -> int:
+    def lines_to_skip(self, row: FeedRow) -> int:
         return (self.lines or 0) if row.cursor == self.row else 0
 
 
@@ -241,7 +241,7 @@ class FeedRoutes:
                 return
             rows = await engine.store.read_feed(position.before, _ROWS)
             for row in rows:
-                if is_wanted(row) and (data := encode_row(row, position.skipped(row))):
+                if is_wanted(row) and (data := encode_row(row, position.lines_to_skip(row))):
                     await watch.send(data)
                 position = FeedPosition(row.cursor)
             for approval in listener.take():

@@ -25,7 +25,7 @@ from aish.frontends.asgi import CONNECTION, Exchange, Scope
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.sessions.reply_redaction import without_secrets
+from aish.frontends.http.sessions.reply_redaction import redact_reply
 from aish.frontends.http.turns.background_turns import BackgroundTurn, NotBuffered
 from aish.types.records import Document
 
@@ -119,12 +119,12 @@ class IdempotentReplies:
         if stored is not None:
             if stored.reply is None and stored.request == digest:
                 stored = await self._wait_for_remote(exchange, id, stored)
-            await _replay(exchange, _checked(stored, digest))
+            await _replay(exchange, _check(stored, digest))
         else:
             await _follow(exchange, recording)
 
     async def _wait_for_remote(self, exchange: Exchange, id: str, stored: _StoredReply) -> _StoredReply:
-        changed = await self._remote.changed(exchange, id, msgspec.json.encode(stored), stored.runner)
+        changed = await self._remote.wait_for_change(exchange, id, msgspec.json.encode(stored), stored.runner)
         return stored if changed is None else _decoder.decode(changed)
 
     async def _claim_or_run(self, id: str, recording: _Recording, answer: Answer) -> _StoredReply | None:
@@ -190,8 +190,8 @@ class IdempotentReplies:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in recording.headers]
         body, engine = b"".join(recording.body).decode("utf-8", "replace"), self._service.engine
         # In a thread: a long stream takes a while.
-        told = await asyncio.to_thread(without_secrets, body, engine.redact_json, engine.redact_pieces)
-        return _StoredReply(recording.digest, _Reply(recording.status, headers, told))
+        redacted = await asyncio.to_thread(redact_reply, body, engine.redact_json, engine.redact_pieces)
+        return _StoredReply(recording.digest, _Reply(recording.status, headers, redacted))
 
     def _document(self, id: str, stored: _StoredReply) -> Document:
         return Document(KIND, id, msgspec.json.encode(stored), expires_ms=self._service.now_ms() + LIFETIME_MS)
@@ -220,7 +220,7 @@ async def _follow(exchange: Exchange, recording: _Recording) -> None:
 
 async def _relay(exchange: Exchange, recording: _Recording) -> None:
     ended = asyncio.ensure_future(recording.begun.wait())
-    disconnected = asyncio.ensure_future(exchange.gone())
+    disconnected = asyncio.ensure_future(exchange.wait_until_gone())
     try:
         await asyncio.wait({ended, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if not recording.begun.is_set():
@@ -249,7 +249,7 @@ async def _replay(exchange: Exchange, reply: _Reply) -> None:
     await exchange.send_piece(body, last=True)
 
 
-def _checked(stored: _StoredReply, digest: str) -> _Reply:
+def _check(stored: _StoredReply, digest: str) -> _Reply:
     if stored.request != digest:
         raise _other_request()
     if stored.reply is None:
@@ -282,10 +282,10 @@ class RemoteReply:
         self._service = service
         self._kind = kind
 
-    async def changed(self, exchange: Exchange, id: str, body: bytes, runner: str) -> bytes | None:
+    async def wait_for_change(self, exchange: Exchange, id: str, body: bytes, runner: str) -> bytes | None:
         """Returns the document once it is no longer `body`; None if it does not change: its process died or takes
         longer than a turn may, or the waiting client went away. Raises HttpProblem if the key was given up."""
-        disconnected = asyncio.ensure_future(exchange.gone())
+        disconnected = asyncio.ensure_future(exchange.wait_until_gone())
         due_s = time.monotonic() + self._service.limits.wall_s + _GRACE_S
         try:
             while not disconnected.done() and time.monotonic() < due_s and self._is_answered_by(runner):

@@ -40,14 +40,14 @@ class Records:
             under="" if caller.admin else f"{caller.key}/",
             before=_place(query.get("before", "")),
         )
-        data = [_shown(caller, session) for session in found]
+        data = [_session_object(caller, session) for session in found]
         following = f"{found[-1].updated_ms}:{found[-1].id}" if len(found) == limit else None
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data, "next": following}))
 
     async def session(self, exchange: Exchange, caller: Caller, id: str) -> None:
         session = await self._find(caller, id)
         turns = await self._service.store.list_turns(session.id)
-        shown = {**_shown(caller, session), "turns": [_turn(turn) for turn in turns]}
+        shown = {**_session_object(caller, session), "turns": [_turn(turn) for turn in turns]}
         await exchange.reply(200, msgspec.json.encode(shown))
 
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
@@ -81,7 +81,7 @@ class Records:
             record = record_from_events(lines, record)
         if after:
             lines = (await self._service.store.read_events(turn, after_seq=after)).splitlines()
-        body = self._service.redacted(msgspec.json.encode({"object": "trace", **_turn(record)}))
+        body = self._service.redact_json(msgspec.json.encode({"object": "trace", **_turn(record)}))
         await exchange.reply(200, body[:-1] + b',"events":[' + b",".join(lines) + b"]}")
 
     async def _find_turn(self, turn: str) -> TurnRecord | None:
@@ -110,7 +110,7 @@ class Records:
         raise HttpProblem(404, f"there is no session {id[:80]}", code="session_not_found")
 
 
-def _shown(caller: Caller, session: SessionRecord) -> dict[str, Any]:
+def _session_object(caller: Caller, session: SessionRecord) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(session)
     return {**shown, "id": session.id.removeprefix(f"{caller.key}/"), "object": "session"}
 

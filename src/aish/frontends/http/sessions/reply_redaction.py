@@ -24,7 +24,7 @@ RedactJson = Callable[[bytes], bytes]
 RedactPieces = Callable[[Sequence[str]], Sequence[str]]
 
 
-def without_secrets(body: str, redact_json: RedactJson, redact_pieces: RedactPieces) -> str:
+def redact_reply(body: str, redact_json: RedactJson, redact_pieces: RedactPieces) -> str:
     lines = body.split("\n")
     events = {index: event for index, line in enumerate(lines) if (event := _event_in(line)) is not None}
     if not events:

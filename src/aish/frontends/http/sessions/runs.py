@@ -1,4 +1,4 @@
-"""Runs on the server: `/v1/runs…`. Work towards a goal goes on in the background; a halt waits for a person.
+"""Runs on the server: `/v1/runs…`. Work towards a goal goes on in the background; a halt waits for a user.
 
 A run that a dead process left behind is taken over, at the start and while the server runs. Only runs that a server
 began continue on their own; one that a shell began continues on request.
@@ -79,12 +79,12 @@ class ServerRuns:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         limit = read_number("limit", exchange.query.get("limit", "50"), most=_MAX_LISTED)
         found = await self._host.engine.runs.list(limit if caller.admin else _MAX_LISTED)
-        data = [_shown(caller, run_json(run)) for run in found if caller.may_see(run.session)][:limit]
+        data = [_run_object(caller, run_json(run)) for run in found if caller.may_see(run.session)][:limit]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def get(self, exchange: Exchange, caller: Caller, id: str) -> None:
         run = await self._find(caller, id)
-        await exchange.reply(200, await self._described(caller, run))
+        await exchange.reply(200, await self._encode(caller, run))
 
     async def start(self, exchange: Exchange, caller: Caller) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES), _goal_decoder)
@@ -93,7 +93,11 @@ class ServerRuns:
         _check(given)
         self._host.check_model(caller, given.model)
         known = [spec.name for spec in engine.tools.specs()]
-        tools = caller.allowed(known) if given.tools is None else caller.allowed([n for n in known if n in given.tools])
+        tools = (
+            caller.filter_tools(known)
+            if given.tools is None
+            else caller.filter_tools([n for n in known if n in given.tools])
+        )
         if not tools:
             raise bad_field("tools", "none of them is there, or none is allowed to this key")
         model = given.model or config.norris.executor or config.model
@@ -116,7 +120,7 @@ class ServerRuns:
         session = caller.session(new_id("sess"))
         owning = engine.runs.start(RunKind.NORRIS, check_goal(given.goal), body, session=session)
         run = await self._begin(owning, None)
-        await exchange.reply(202, await self._described(caller, run))
+        await exchange.reply(202, await self._encode(caller, run))
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)
@@ -133,7 +137,7 @@ class ServerRuns:
                 await self._begin(engine.runs.take_over(id), given.answer)
         except RunBusy as exc:
             raise HttpProblem(409, exc.message, code="run_busy") from exc
-        await exchange.reply(202, await self._described(caller, await engine.runs.find(id)))
+        await exchange.reply(202, await self._encode(caller, await engine.runs.find(id)))
 
     async def abandon(self, exchange: Exchange, caller: Caller, id: str) -> None:
         run = await self._find(caller, id)
@@ -144,11 +148,11 @@ class ServerRuns:
             await self._host.engine.runs.abandon(run.id)
         except RunBusy as exc:
             raise HttpProblem(409, exc.message, code="run_busy") from exc
-        await exchange.reply(200, await self._described(caller, await self._host.engine.runs.find(id)))
+        await exchange.reply(200, await self._encode(caller, await self._host.engine.runs.find(id)))
 
-    async def _described(self, caller: Caller, run: RunRecord) -> bytes:
+    async def _encode(self, caller: Caller, run: RunRecord) -> bytes:
         steps = await self._host.engine.runs.steps(run.id)
-        return msgspec.json.encode(_shown(caller, run_json(run, steps)))
+        return msgspec.json.encode(_run_object(caller, run_json(run, steps)))
 
     async def _find(self, caller: Caller, id: str) -> RunRecord:
         try:
@@ -281,7 +285,7 @@ def _owner_of(run: RunRecord) -> Caller:
     return Caller(run.session.partition("/")[0] if "/" in run.session else "")
 
 
-def _shown(caller: Caller, run: dict[str, Any]) -> dict[str, Any]:
+def _run_object(caller: Caller, run: dict[str, Any]) -> dict[str, Any]:
     return {"object": "run", **run, "session": run["session"].removeprefix(f"{caller.key}/")}
 
 

@@ -76,7 +76,7 @@ class BackgroundTurn:
             self._size -= len(self._pieces.popleft().data)
         self._notify()
 
-    def buffered(self, number: int) -> bytes | None:
+    def buffered_from(self, number: int) -> bytes | None:
         """The events from `number` on; None if the first of them is no longer buffered."""
         if number < self._next_number and self._pieces[0].first > number:
             return None
@@ -126,7 +126,7 @@ class BackgroundTurn:
     async def _read_from(self, number: int) -> tuple[bytes, int]:
         """The events from `number` on, and the number of the next one."""
         first, upto = self._pieces[0].first, self._next_number
-        buffered = self.buffered(max(number, first)) or b""
+        buffered = self.buffered_from(max(number, first)) or b""
         if number >= first:
             return buffered, upto
         if self._refill is None:

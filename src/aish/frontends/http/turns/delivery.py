@@ -81,11 +81,11 @@ async def stream_turn(
             if streamer.failed is not None:
                 if not exchange.started:
                     raise streamer.failed
-                exchange.failed_status = _settled(meter, streamer.failed).status
+                exchange.failed_status = _resolve_problem(meter, streamer.failed).status
                 if unsent:
                     await watch.send(unsent)
         except (AishError, HttpProblem) as exc:
-            problem = _settled(meter, exc)
+            problem = _resolve_problem(meter, exc)
             if not exchange.started:
                 raise problem from None
             exchange.failed_status = problem.status
@@ -124,7 +124,7 @@ async def collect_turn(
             if summary is not None:
                 exchange.extra.append(summary.header())
         except (AishError, HttpProblem) as exc:
-            raise _settled(meter, exc) from None
+            raise _resolve_problem(meter, exc) from None
         finally:
             add_turn_header(exchange, meter.turn)
             if caller.key:
@@ -141,7 +141,7 @@ def add_turn_header(exchange: Exchange, turn: str, *, trace: bool = False) -> No
         exchange.extra.append(trace_link(turn))
 
 
-def _settled(meter: TurnMeter, error: AishError | HttpProblem) -> HttpProblem:
+def _resolve_problem(meter: TurnMeter, error: AishError | HttpProblem) -> HttpProblem:
     """The error that the client gets. A call that was broken off may have had its effect, too."""
     problem = error if isinstance(error, HttpProblem) else problem_of(error)
     drop_traceback(error)
@@ -177,18 +177,18 @@ class TraceSummary:
         """Leaves out calls that do not fit, the last ones first."""
         planned = {} if self._plan is None else {"plan": self._plan, "rewrites": self._rewrites}
         summary = {"turn": self._turn, "steps": self._steps, **planned, "tool_calls": self._calls}
-        while len(encoded := _encoded({**summary, "more": _place(self._turn)})) > _MAX_BYTES and self._calls:
+        while len(encoded := _encode_summary({**summary, "more": _place(self._turn)})) > _MAX_BYTES and self._calls:
             self._calls.pop()
         return HEADER, encoded
 
 
 def trace_link(turn: str) -> tuple[bytes, bytes]:
-    return HEADER, _encoded({"turn": turn, "more": _place(turn)})
+    return HEADER, _encode_summary({"turn": turn, "more": _place(turn)})
 
 
 def _place(turn: str) -> str:
     return f"/v1/traces/{turn}"
 
 
-def _encoded(summary: dict[str, Any]) -> bytes:
+def _encode_summary(summary: dict[str, Any]) -> bytes:
     return json.dumps(summary, separators=(",", ":")).encode()  # in ASCII, which every header may hold

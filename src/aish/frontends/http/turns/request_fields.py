@@ -144,7 +144,7 @@ def build_turn_request(
         may_be_new=True,
         context=None if from_store else context,
         tools=_runnable(service, caller, tools) if tools.agreed else tools.ours,
-        dynamic_mcp="" if tools.guests is None else tools.guests.name,
+        dynamic_mcp="" if tools.dynamic is None else tools.dynamic.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
         ask_about=tools.ask,

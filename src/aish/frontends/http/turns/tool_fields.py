@@ -64,19 +64,19 @@ class McpEntry(msgspec.Struct, frozen=True):
 
 class RequestTools(msgspec.Struct, frozen=True):
     """`ours` are exact names; `clients` are the client's tools and `client_names` their names. `ask` are globs of our
-    tools that the client wants to approve itself. `guests` are servers that it has brought, connected for as long as
+    tools that the client wants to approve itself. `dynamic` are servers that it has brought, connected for as long as
     this object lives; `agreed` are tools of theirs that need no consent."""
 
     ours: tuple[str, ...] = ()
     clients: tuple[ToolSpec, ...] = ()
     client_names: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
-    guests: DynamicMcpTools | None = None
+    dynamic: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
     @property
-    def guest_name(self) -> str:
-        return self.guests.name if self.guests is not None else ""
+    def dynamic_name(self) -> str:
+        return self.dynamic.name if self.dynamic is not None else ""
 
 
 NO_TOOLS = RequestTools()
@@ -104,11 +104,11 @@ def choose_tools(
     caller: Caller,
     functions: Sequence[ClientFunction],
     mcp: Sequence[McpEntry] = (),
-    guests: DynamicMcpTools | None = None,
+    dynamic: DynamicMcpTools | None = None,
 ) -> RequestTools:
     if not functions and not mcp and not service.config.tools:
         return NO_TOOLS
-    source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
+    source = service.engine.tools if dynamic is None else service.engine.tools_for(dynamic.name)
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}
     if mcp:
@@ -126,8 +126,8 @@ def choose_tools(
         else:
             clients[function.name] = _client_tool(function)
     ask = tuple(f"{entry.label}__{glob}" for entry in mcp for glob in entry.ask)
-    tools = RequestTools(caller.allowed(sorted(ours)), tuple(clients.values()), tuple(clients), ask, guests)
-    return tools if guests is None else _with_agreed(service, mcp, tools)
+    tools = RequestTools(caller.filter_tools(sorted(ours)), tuple(clients.values()), tuple(clients), ask, dynamic)
+    return tools if dynamic is None else _with_agreed(service, mcp, tools)
 
 
 def _with_agreed(service: Service, mcp: Sequence[McpEntry], tools: RequestTools) -> RequestTools:
@@ -139,11 +139,11 @@ def _with_agreed(service: Service, mcp: Sequence[McpEntry], tools: RequestTools)
 
 def _runnable(service: Service, caller: Caller, tools: RequestTools) -> tuple[str, ...]:
     """The tools that can come to run, where the client has agreed to some. The gate's questions then have an answer for
-    these tools only, so where nobody else can be asked, tools that need other consent are not shown."""
+    these tools only, so where no user can be asked, tools that need other consent are not shown."""
     if service.consent_for(caller) is not None:
         return tools.ours
     offered = service.engine.visible_tools(
-        tools.ours, interactive=False, dynamic_mcp=tools.guest_name, owner=caller.owner
+        tools.ours, interactive=False, dynamic_mcp=tools.dynamic_name, owner=caller.owner
     )
     free = {spec.name for spec in offered}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
@@ -192,7 +192,7 @@ def _among(field: str, given: Any) -> ToolChoice:
     if not isinstance(tools, list):
         raise bad_field(f"{field}.tools", "must list the tools that may be called")
     choice = tool_choice(f"{field}.mode", given.get("mode", "auto"))
-    among = tuple(_allowed(field, tool) for tool in tools)
+    among = tuple(_read_allowed(field, tool) for tool in tools)
     check_globs(f"{field}.tools", among)
     if among:
         return msgspec.structs.replace(choice, among=among)
@@ -201,7 +201,7 @@ def _among(field: str, given: Any) -> ToolChoice:
     return ToolChoice("none")
 
 
-def _allowed(field: str, tool: Any) -> str:
+def _read_allowed(field: str, tool: Any) -> str:
     if isinstance(tool, dict):
         function = tool.get("function")
         name = function.get("name") if isinstance(function, dict) else tool.get("name")
@@ -213,9 +213,9 @@ def _allowed(field: str, tool: Any) -> str:
     raise bad_field(f"{field}.tools", "each must have a type, and a name or the label of a server")
 
 
-def check_servers(service: Service, mcp: Sequence[McpEntry], guests: DynamicMcpTools | None = None) -> None:
+def check_servers(service: Service, mcp: Sequence[McpEntry], dynamic: DynamicMcpTools | None = None) -> None:
     """For APIs that have no other way to say that a server is unknown."""
-    source = service.engine.tools if guests is None else service.engine.tools_for(guests.name)
+    source = service.engine.tools if dynamic is None else service.engine.tools_for(dynamic.name)
     known = [spec.name for spec in source.specs()] if mcp else ()
     for entry in mcp:
         if any(name.startswith(f"{entry.label}__") for name in known):
@@ -266,7 +266,7 @@ def read_mcp(field: str, given: dict[str, Any]) -> McpEntry:
         _to_ask(approved, approval),
         url or "",
         field,
-        agreed=_agreed(approved, approval),
+        agreed=_read_agreed(approved, approval),
         token=token,
         headers=headers,
     )
@@ -297,7 +297,7 @@ def _to_ask(field: str, given: Any) -> tuple[str, ...]:
     raise bad_field(field, "must be always, never or a filter")
 
 
-def _agreed(field: str, given: Any) -> tuple[str, ...]:
+def _read_agreed(field: str, given: Any) -> tuple[str, ...]:
     """Globs of the tools that the client wants to run without being asked."""
     never = given.get("never") if isinstance(given, dict) else None
     if given == "never":

@@ -102,7 +102,7 @@ async def _run(shell: Shell, command: str, answer: Answer) -> bool:
             return Answer(Choice.YES if (typed or "").strip() == "yes" else Choice.NO)
         return answer if question.always else _YES
 
-    with shell.runtime.chosen_command(command):
+    with shell.runtime.choose_command(command):
         result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
     text = text_of(result.parts)
     if text:

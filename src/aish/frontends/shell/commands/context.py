@@ -16,7 +16,7 @@ from aish.frontends.spending_table import (
     format_calls,
     format_cost,
     group_spending,
-    table_lines,
+    spending_lines,
     total_spending,
 )
 from aish.types.context import ContextView
@@ -64,7 +64,7 @@ async def cost(shell: Shell, rest: str) -> None:
     rows = await _spent_rows(shell)
     if rest == "detail":
         by: tuple[By, ...] = ("model", "category")
-        for line in table_lines(group_spending(rows, by), by):
+        for line in spending_lines(group_spending(rows, by), by):
             shell.output.note(line)
     spent = total_spending(rows)
     shell.output.note(
@@ -86,10 +86,10 @@ async def _show_caps(shell: Shell) -> None:
     caps = shell.engine.ledger.caps
     if caps.session is not None:
         session = shell.request.session
-        spent = (await shell.runtime.store.spent(session=session)).cost if session else 0.0
+        spent = (await shell.runtime.store.sum_spending(session=session)).cost if session else 0.0
         shell.output.note(f"cap for a session: {dollars(caps.session)}, {dollars(max(0.0, caps.session - spent))} left")
     if caps.day is not None:
-        today = await shell.runtime.store.spent(since_ms=day_start_ms(time.time_ns() // 1_000_000))
+        today = await shell.runtime.store.sum_spending(since_ms=day_start_ms(time.time_ns() // 1_000_000))
         shell.output.note(f"cap for a day: {dollars(caps.day)}, {dollars(max(0.0, caps.day - today.cost))} left")
 
 

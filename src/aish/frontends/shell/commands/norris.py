@@ -224,10 +224,10 @@ async def _resume(arguments: argparse.Namespace, runtime: Runtime, engine: Engin
         return await answer_planned(runtime, engine, resume_request(body, record.id, record.session))
     answer = HaltAnswer(HaltChoice(arguments.answer)) if arguments.answer else None
     model = msgspec.json.decode(record.body, type=GoalState).model
-    return await resume(engine, record, await _prepare(engine, runtime, model), runtime.containment, answer)
+    return await resume_run(engine, record, await _prepare(engine, runtime, model), runtime.containment, answer)
 
 
-async def resume(
+async def resume_run(
     engine: Engine,
     record: RunRecord,
     watcher: TerminalWatcher,

@@ -20,7 +20,7 @@ from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import make_consent
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.commands.arguments import split_words
-from aish.frontends.shell.commands.norris import TerminalWatcher, find_run, resume, work
+from aish.frontends.shell.commands.norris import TerminalWatcher, find_run, resume_run, work
 from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.event_printer import JsonEventPrinter, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
@@ -170,7 +170,7 @@ async def norris(shell: Shell, rest: str) -> None:
             )
         case "resume" if len(more.split()) <= 1:
             record = await find_run(shell.engine, more.strip(), RunKind.NORRIS)
-            await resume(
+            await resume_run(
                 shell.engine, record, _watcher(shell), shell.runtime.containment, None, resume_command=_RESUME_COMMAND
             )
         case _:

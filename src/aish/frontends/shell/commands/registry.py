@@ -12,7 +12,7 @@ import msgspec
 
 from aish.errors import AishError
 from aish.frontends.shell.render.styles import columns_of
-from aish.frontends.shell.shell import Shell, error_text
+from aish.frontends.shell.shell import Shell, format_error
 
 Run = Callable[[Shell, str], Awaitable[None]]
 _USAGE_CHARS = 28
@@ -151,4 +151,4 @@ async def run_meta(shell: Shell, text: str) -> None:
     try:
         await command.run(shell, rest.strip())
     except AishError as exc:
-        shell.output.note(error_text(exc))
+        shell.output.note(format_error(exc))

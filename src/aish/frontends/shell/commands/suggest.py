@@ -14,7 +14,7 @@ from aish.autonomy.turn_summary import TurnSummary
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import verdict_lines
-from aish.frontends.shell.command_hints import find_program, hints_for_model, is_command_question, ready_commands
+from aish.frontends.shell.command_hints import hints_for_model, is_command_question, program_of, ready_commands
 from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, print_turn, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
@@ -118,7 +118,7 @@ async def _explain(command: str, model: str, runtime: Runtime) -> int:
 def choose_line(reply: str, hints: Sequence[CommandHint]) -> str:
     """The line of the model if its program is installed; otherwise the first example of the hints that is."""
     line = extract_command(reply)
-    program = find_program(line)
+    program = program_of(line)
     if program and (program in BASH_WORDS or shutil.which(program)):
         return line
     ready = [hint.example for hint in hints if hint.here and hint.example]

@@ -82,7 +82,7 @@ _PREFIXED = {":": Destination.META, "?": Destination.MODEL}
 _COLON = re.compile(r":(?:\s*[(<>;|&$\"']|\s+\S)")  # the null command of bash: `: > file`, `: ${X:=5}`
 
 
-def route(line: str, resolve: Resolve) -> RoutedLine:
+def route_line(line: str, resolve: Resolve) -> RoutedLine:
     text = line.strip()
     if not text:
         return RoutedLine(Destination.NOTHING, "")

@@ -17,14 +17,14 @@ _LFLAG, _CC = 3, 6
 @contextlib.contextmanager
 def echo_off() -> Iterator[None]:
     """Inside, keys are buffered by the terminal, without echo or line editing. Ctrl-C and Ctrl-Z still work."""
-    with _changed(_without_echo):
+    with _change_modes(_without_echo):
         yield
 
 
 @contextlib.contextmanager
 def echo_on() -> Iterator[None]:
     """Inside, a line is typed as usual, also within `echo_off`."""
-    with _changed(_with_echo):
+    with _change_modes(_with_echo):
         yield
 
 
@@ -42,7 +42,7 @@ def _with_echo(modes: list[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _changed(change: Callable[[list[Any]], None]) -> Iterator[None]:
+def _change_modes(change: Callable[[list[Any]], None]) -> Iterator[None]:
     """Changes the modes of the terminal and restores them afterwards."""
     try:
         import termios

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from aish.safety.commands.danger.findings import Findings
-from aish.safety.commands.path_kinds import is_precious, recursive_target, resolve
+from aish.safety.commands.path_kinds import absolute_path, is_precious, recursive_target
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.tables import QueryClient, ScriptLanguage
@@ -54,7 +54,7 @@ def _note_precious(text: str, span: Span, scope: Scope, findings: Findings) -> N
             continue
         rest = statement[match.start() :]
         for literal in _find_literals(rest):
-            path = resolve(scope.home + literal[1:] if literal[:1] == "~" else literal, scope)
+            path = absolute_path(scope.home + literal[1:] if literal[:1] == "~" else literal, scope)
             if _HOME.search(rest) or (
                 literal[:1] in ("/", "~") and path and is_precious(recursive_target(path), scope)
             ):
@@ -137,12 +137,12 @@ def _statement_loss(statement: str) -> str | None:
     for pattern, text in ((_DELETE, "DELETE without a bound empties the table"),
                           (_UPDATE, "UPDATE without a bound changes every row")):  # fmt: skip
         match = pattern.search(statement)
-        if match and _unbounded(match[1]):
+        if match and _is_unbounded(match[1]):
             return text
     return None
 
 
-def _unbounded(tail: str) -> bool:
+def _is_unbounded(tail: str) -> bool:
     where = _WHERE.search(tail)
     return where is None or _ALWAYS.match(where[2].strip()) is not None
 

@@ -21,7 +21,7 @@ from aish.safety.commands.danger.removal import HANDLERS
 from aish.safety.commands.danger.rules import Call, apply_rules, make_call
 from aish.safety.commands.danger.wrappers import find_inner_commands
 from aish.safety.commands.options import Scan, grammar, scan
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.filters import sed_commands
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
@@ -123,7 +123,7 @@ class CommandScan:
         """Applies changes of the shell that later commands see."""
         if call.name in ("cd", "pushd"):
             targets = [field for field in call.arguments if field.text not in ("-P", "-L", "-e", "--")]
-            scope.cwd = resolve(targets[0].text, scope) if targets and targets[0].text != "-" else scope.home
+            scope.cwd = absolute_path(targets[0].text, scope) if targets and targets[0].text != "-" else scope.home
             if targets and targets[0].text == "-":
                 scope.cwd = None
         elif call.name == "popd":
@@ -138,7 +138,7 @@ class CommandScan:
         """Scans arguments and input that the command itself runs as commands."""
         if "/" in call.words[0].text:
             self._scan_written_file(call.words[0], scope)
-            if (program := scope.copies.get(resolve(call.words[0].text, scope) or "")) is not None:
+            if (program := scope.copies.get(absolute_path(call.words[0].text, scope) or "")) is not None:
                 self.scan_call(
                     [Field(program, call.words[0].span, call.words[0].raw), *call.arguments], scope, fed=call.fed
                 )
@@ -219,7 +219,7 @@ class CommandScan:
         paths = [field.text for field in call.arguments if not field.text.startswith("-")]
         for source in paths[:-1]:
             for target in (paths[-1], f"{paths[-1]}/{source.rpartition('/')[2]}"):
-                scope.note_copy(resolve(source, scope), resolve(target, scope))
+                scope.note_copy(absolute_path(source, scope), absolute_path(target, scope))
 
     def _scan_make(self, call: Call, scope: Scope) -> None:
         recipes = _RECIPE.findall(scope.stdin or "")
@@ -227,7 +227,7 @@ class CommandScan:
 
     def _scan_written_file(self, field: Field, scope: Scope) -> str:
         """Scans the text of a file that this line has written and now runs."""
-        text = scope.files.pop(resolve(field.text, scope) or "", "")
+        text = scope.files.pop(absolute_path(field.text, scope) or "", "")
         if text:
             self.scan_text(text.replace(DYNAMIC, "$UNKNOWN"), scope.copy(), field.span)
         return text
@@ -278,7 +278,7 @@ class CommandScan:
             self.scan_call([Field(module, call.span, module), *rest], scope)
         elif not texts and positionals and positionals[0].text != "-":
             self._check_fetched(positionals[0])
-            texts = [scope.files.get(resolve(positionals[0].text, scope) or "", "")]
+            texts = [scope.files.get(absolute_path(positionals[0].text, scope) or "", "")]
             self.scan_call(positionals, scope, guess=True)
         elif not texts and scope.stdin is not None and not found.has("-V", "--version", "-v", "--help", "-h"):
             texts = [scope.stdin]

@@ -8,7 +8,7 @@ from aish.safety.commands import tables
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import Scan, grammar, scan
-from aish.safety.commands.path_kinds import PathKind, is_data, is_inside, kind_of_path, resolve
+from aish.safety.commands.path_kinds import PathKind, absolute_path, is_data, is_inside, kind_of_path
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.commands.syntax.model import Redirect, Span
@@ -48,11 +48,11 @@ def is_write(redirect: Redirect, target: Field | None) -> bool:
 
 def check_redirect(redirect: Redirect, target: Field, words: list[Field], scope: Scope, findings: Findings) -> None:
     append = redirect.operator.endswith(">>")
-    path = resolve(target.text, scope)
+    path = absolute_path(target.text, scope)
     if not append and path is not None and kind_of_path(path, scope) is not PathKind.SINK:
         if _is_silent(words):
             findings.danger(f"empties {target.shown}", redirect.span, "redirect.empty", "truncation")
-        elif path in {resolve(word.text, scope) for word in words[1:]}:
+        elif path in {absolute_path(word.text, scope) for word in words[1:]}:
             text = f"empties {target.shown} before it is read"
             findings.danger(text, redirect.span, "redirect.self", "truncation")
     note_write(target, PathChange.APPEND if append else PathChange.OVERWRITE, scope, findings, span=redirect.span)
@@ -70,7 +70,7 @@ def note_write(target: Field, change: PathChange, scope: Scope, findings: Findin
     """`firm` means that the file is certainly opened for writing, so overwriting one outside the workspace is a
     loss."""
     span = span or target.span
-    path = resolve(target.text, scope)
+    path = absolute_path(target.text, scope)
     if path is None:
         findings.write(target.shown, change, span, inside=False)
         findings.doubt(f"{_VERBS[change]} a file that is only known when it runs: {target.shown}", span,
@@ -145,7 +145,7 @@ def _find_targets(writer: WriterProgram, found: Scan, call: Call) -> list[Field]
 
 
 def _check_target(target: Field, change: PathChange, call: Call, scope: Scope, findings: Findings) -> None:
-    path = resolve(target.text, scope)
+    path = absolute_path(target.text, scope)
     # Permissions of a key file are often corrected by hand; recursive changes have a rule of their own.
     harmless = change is PathChange.MODIFY and call.name in ("chmod", "chown", "chgrp")
     if path is not None and harmless and kind_of_path(path, scope) in (PathKind.KEYS, PathKind.STARTUP):

@@ -28,7 +28,7 @@ class Findings:
         self.arguments: list[tuple[Field, Scope]] = []
 
     @contextmanager
-    def anchored(self, span: Span) -> Iterator[None]:
+    def anchor_to(self, span: Span) -> Iterator[None]:
         """Findings of nested text point to this span, the outermost one if nested deeper."""
         outer = self.anchor
         self.anchor = outer or span

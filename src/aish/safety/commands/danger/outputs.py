@@ -9,7 +9,7 @@ import base64
 import binascii
 import re
 
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field, expand
 from aish.safety.commands.syntax.model import Block, BlockKind, Node, Redirect, Simple
@@ -49,7 +49,7 @@ def predict_input(redirects: tuple[Redirect, ...], scope: Scope) -> str | None:
         if redirect.operator not in ("<", "<<", "<<<", "<<-") or redirect.target is None:
             continue
         text = " ".join(field.text for field in expand(redirect.target, scope, evaluate_substitution))
-        return scope.files.get(resolve(text, scope) or "") if redirect.operator == "<" else text
+        return scope.files.get(absolute_path(text, scope) or "") if redirect.operator == "<" else text
     return None
 
 
@@ -77,7 +77,7 @@ def _predict_simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -
 def _predict_cat(arguments: list[Field], scope: Scope) -> str:
     """Returns what `cat` prints of files that the line has written, with unknown parts for others; "" if there is
     none."""
-    known = [scope.files.get(resolve(field.text, scope) or "") for field in arguments] if scope.files else []
+    known = [scope.files.get(absolute_path(field.text, scope) or "") for field in arguments] if scope.files else []
     return "".join(f"{text or ''}{DYNAMIC}" for text in known) if any(known) else ""
 
 

@@ -8,7 +8,14 @@ from itertools import pairwise
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
-from aish.safety.commands.path_kinds import PathKind, is_data, is_precious, kind_of_path, recursive_target, resolve
+from aish.safety.commands.path_kinds import (
+    PathKind,
+    absolute_path,
+    is_data,
+    is_precious,
+    kind_of_path,
+    recursive_target,
+)
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 
@@ -45,7 +52,7 @@ def _check_target(
         findings.danger(f"removes everything, if {shown} turns out empty", call.span, "remove.root", "removal",
                         catastrophe=True)  # fmt: skip
         return
-    resolved = resolve(target.text, scope)
+    resolved = absolute_path(target.text, scope)
     path = recursive_target(resolved) if resolved is not None else None
     if recursive and path is not None and is_precious(path, scope):
         findings.danger(
@@ -98,7 +105,7 @@ def check_find(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 def is_precious_target(field: Field, scope: Scope) -> bool:
-    path = resolve(field.text, scope)
+    path = absolute_path(field.text, scope)
     return path is not None and is_precious(recursive_target(path), scope)
 
 
@@ -140,7 +147,7 @@ def check_dd(call: Call, scope: Scope, findings: Findings) -> None:
 
 def check_shred(call: Call, scope: Scope, findings: Findings) -> None:
     for field in scan(call.arguments, grammar("-n: -s: --iterations= --size= --random-source=")).positionals:
-        path = resolve(field.text, scope)
+        path = absolute_path(field.text, scope)
         if path is not None and (
             kind_of_path(path, scope) is PathKind.DISK or is_precious(recursive_target(path), scope)
         ):

@@ -13,7 +13,7 @@ from aish.safety.commands.danger.command_scan import CommandScan
 from aish.safety.commands.danger.files import check_fed_file, check_redirect, is_write
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.outputs import PLAIN_WRAPPERS, evaluate_substitution, predict_input, predict_output
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, SUBSTITUTED, Field, expand
 from aish.safety.commands.syntax.model import (
@@ -139,7 +139,7 @@ class DangerScan(CommandScan):
             targets += words[1:]
         if targets and (text := predict_output(node, scope, scope.stdin)):
             for target in targets:
-                scope.write(resolve(target, scope), text + "\n")
+                scope.write(absolute_path(target, scope), text + "\n")
 
     def _scan_named_command(self, node: Simple, fields: list[Field], scope: Scope) -> None:
         """Resolves aliases and functions first, as the shell does."""
@@ -210,7 +210,7 @@ class DangerScan(CommandScan):
         self._fed = fed or outer_fed
         self._depth += 1
         try:
-            with self.findings.anchored(span):
+            with self.findings.anchor_to(span):
                 self._scan_parsed(text, scope, span)
         finally:
             self._depth -= 1

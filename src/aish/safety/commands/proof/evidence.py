@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.exposure import Exposure, classify_read
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
@@ -50,7 +50,7 @@ class Proof:
             self._read_value(value, field, scope, deep=deep, names_only=names_only, glob=glob)
 
     def _read_value(self, text: str, field: Field, scope: Scope, *, deep: bool, names_only: bool, glob: bool) -> None:
-        path = resolve(text, scope)
+        path = absolute_path(text, scope)
         if path is None:
             if text:
                 self._doubt_unknown(field)

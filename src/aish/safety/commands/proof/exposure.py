@@ -13,7 +13,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 
 from aish.safety.commands import tables
-from aish.safety.commands.path_kinds import is_inside, is_precious, is_under, relative_to_home, resolve
+from aish.safety.commands.path_kinds import absolute_path, is_inside, is_precious, is_under, relative_to_home
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
 from aish.types.globs import widen_brackets
@@ -250,7 +250,7 @@ def find_secret(text: str, scope: Scope) -> str | None:
             if candidate and _name_is_secret(candidate):
                 return candidate
             continue
-        path = resolve(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)
+        path = absolute_path(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)
         if path is not None and is_secret(
             _resolve_process_links(path, scope), scope, glob=bool(_WILDCARD.search(path))
         ):

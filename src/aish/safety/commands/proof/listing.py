@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import Field, expand
@@ -129,7 +129,7 @@ def _stay_inside(fields: list[Field], scope: Scope) -> bool:
     for field in fields:
         if field.text.startswith("-"):
             continue
-        path = resolve(field.text, scope)
+        path = absolute_path(field.text, scope)
         if path is None or not is_plain_name(path, scope, glob=field.glob):
             return False
     return True

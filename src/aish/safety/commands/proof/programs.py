@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import name_pattern_is_secret
 from aish.safety.commands.proof.operands import check_operands, fed_field
@@ -164,7 +164,7 @@ def _scope_of_git(found: Scan, scope: Scope, proof: Proof) -> Scope:
         field = Field(folder, found.positionals[0].span, folder)
         proof.read(field, scope)
         scope = scope.copy()
-        scope.cwd = resolve(folder, scope)
+        scope.cwd = absolute_path(folder, scope)
     return scope
 
 

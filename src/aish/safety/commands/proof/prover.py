@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from aish.safety.commands import tables
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.path_kinds import resolve
+from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.proof.listing import find_listing, lists_names
@@ -163,7 +163,7 @@ class _Prover:
         """Whether it is a name in the workspace, also when appended to another folder's name."""
         if DYNAMIC in field.text or field.text[:1] in ("-", "/") or ".." in field.text:
             return False
-        path = resolve(field.text, self._scope)
+        path = absolute_path(field.text, self._scope)
         return path is not None and is_plain_name(path, self._scope, glob=field.glob)
 
     def _prove_simple(self, node: Simple) -> None:
@@ -197,7 +197,7 @@ class _Prover:
         check_command(fields, self._scope, self.proof)
         if name in ("cd", "pushd", "popd"):
             exact = len(fields) == 2 and fields[1].exact and fields[1].text != "-"
-            self._scope.cwd = resolve(fields[1].text, self._scope) if exact else None
+            self._scope.cwd = absolute_path(fields[1].text, self._scope) if exact else None
 
     def _prove_alias(self, node: Simple, name: str) -> None:
         """Proves the alias's text followed by the rest of the command."""

@@ -36,7 +36,7 @@ class Agreement(msgspec.Struct, frozen=True):
     plain: Block | None = None
 
 
-def compare(text: str, parsed: Parsed) -> Agreement:
+def compare_readings(text: str, parsed: Parsed) -> Agreement:
     try:
         plain, operators = read_plain(text)
     except Outside as exc:
@@ -47,7 +47,7 @@ def compare(text: str, parsed: Parsed) -> Agreement:
 
 
 def is_certain(text: str, parsed: Parsed) -> bool:
-    return parsed.sound and not compare(text, parsed).doubt
+    return parsed.sound and not compare_readings(text, parsed).doubt
 
 
 def is_whole(alias: str) -> bool:

@@ -111,7 +111,7 @@ class PlainWordReader:
         if char == '"':
             return self._double_quoted()
         if char == "\\":
-            return [self._escaped()]
+            return [self._read_escaped()]
         if char == "$":
             return [self._unquoted_expansion()]
         if char == "!" and _PLAIN_BANG.match(text, at) and not self._quotes:
@@ -129,7 +129,7 @@ class PlainWordReader:
         self.at = match.end()
         return Text(_decode(match[1]), quoted=True)
 
-    def _escaped(self) -> Part:
+    def _read_escaped(self) -> Part:
         char = self.text[self.at + 1 : self.at + 2]
         if not char or char == "\n" or char >= "\x80":
             raise Outside("a backslash before the end of a line")

@@ -80,10 +80,10 @@ def _sanitise(command: str) -> str:
 def _pieces(text: str) -> list[str]:
     read = _without_heredoc(text)
     texts = [read, read.replace("\\\n", "")] if "\\\n" in read else [read]
-    return [piece for each in texts for piece in _cut(each)]
+    return [piece for each in texts for piece in _split(each)]
 
 
-def _cut(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     if not _UNCERTAIN_QUOTES.search(text) and _PAIRED.fullmatch(text):
         masked = _QUOTED.sub(lambda match: "x" * len(match[0]), text)
     else:
@@ -110,10 +110,10 @@ def _words_of(piece: str) -> Iterator[tuple[str | None, ...]]:
     words = words[_prefix(words) :]
     if not words:
         return
-    yield _known(words)
+    yield _known_words(words)
     if _runs_others(words):
         for start in range(1, len(words)):
-            yield _known(words[start : start + MAX_WORDS_OF_COMMAND])
+            yield _known_words(words[start : start + MAX_WORDS_OF_COMMAND])
 
 
 def _prefix(words: list[str]) -> int:
@@ -137,7 +137,7 @@ def _runs_others(words: list[str]) -> bool:
     return program in tables.shells() or any(set(verb) <= set(words) for verb in verbs)
 
 
-def _known(words: list[str]) -> tuple[str | None, ...]:
+def _known_words(words: list[str]) -> tuple[str | None, ...]:
     return tuple(None if _DYNAMIC.search(word) else word for word in words[:MAX_WORDS_OF_COMMAND])
 
 

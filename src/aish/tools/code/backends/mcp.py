@@ -182,8 +182,8 @@ class McpBackend:
         if isinstance(found, dict):  # a diagnostic report, or the params of a push
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
-            wired = protocol.decode_diagnostics(found)
-            return CodeAnswer(tuple(_diagnostic_of(source.path, wire) for wire in wired), self.name)
+            wires = protocol.decode_diagnostics(found)
+            return CodeAnswer(tuple(_diagnostic_of(source.path, wire) for wire in wires), self.name)
         listed = [_parse_problem(location) for location in _parse_locations(text)]
         if not listed and text.strip():
             return CodeAnswer((), self.name, AnswerStatus.PARTIAL, f"the IDE says: {text.strip()[:300]}")

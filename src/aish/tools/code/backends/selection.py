@@ -14,7 +14,7 @@ from aish.tools.code.backends.tree import TreeBackend
 from aish.tools.code.files.source import SourceText
 from aish.tools.code.languages import ServerChoice, ServerLimits, language_table
 from aish.tools.code.lsp.server import LanguageServers
-from aish.tools.code.names import last_name, resolve
+from aish.tools.code.names import last_name, resolve_symbol
 from aish.tools.code.outline import find_grammar
 from aish.tools.workspace import Workspace
 
@@ -76,7 +76,7 @@ class Backends:
         if line is None:
             declared = (one for one in (await self.outline(source)).value if one.name == last_name(symbol))
             line = next((one.line for one in declared), None)
-        return resolve(source, line, symbol)
+        return resolve_symbol(source, line, symbol)
 
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         ide = self._ide()

@@ -269,7 +269,7 @@ class PreparedChange:
 
 def belongs_to_git(space: Workspace, path: str) -> bool:
     """Checks the name and the target of links."""
-    return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolved(path).parts))
+    return any(part.lower() == _NOT_CODE for part in (*PurePosixPath(path).parts, *space.resolve(path).parts))
 
 
 def _find_conflict(edit: FileEdit, current: FileState | None, since: str) -> str:

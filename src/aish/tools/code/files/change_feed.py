@@ -12,7 +12,7 @@ from aish.tools.code.files.watcher import Changes, FileWatch, PollingWatch, add_
 _MAX_COLLECTED = 20_000
 
 
-def watch(root: Path, wanted: Callable[[str], bool]) -> FileWatch:
+def watch_files(root: Path, wanted: Callable[[str], bool]) -> FileWatch:
     """Watches files whose name is `wanted`."""
     try:
         return InotifyWatch(root, wanted)
@@ -26,7 +26,7 @@ class ChangeFeed:
     def __init__(self, root: Path, wanted: Callable[[str], bool]) -> None:
         self._root = root
         self._wanted = wanted
-        self._watch: FileWatch = watch(root, wanted)
+        self._watch: FileWatch = watch_files(root, wanted)
         self._collected: dict[str, Changes | None] = {}
 
     def reset(self, listener: str) -> None:

@@ -166,7 +166,7 @@ class LspConnection:
         limit_s = timeout_s or self.spec.limits.answer_timeout_s
         deadline_s = loop.time() + limit_s
         for attempt in range(1, _ATTEMPTS + 1):
-            before = self._received()
+            before = self._received_data()
             try:
                 # Rounded, because the message says "within 10 s".
                 left_s = limit_s if attempt == 1 else round(max(0.01, deadline_s - loop.time()), 2)
@@ -182,7 +182,7 @@ class LspConnection:
                 raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _received(self) -> ReceivedData:
+    def _received_data(self) -> ReceivedData:
         garbage = self._peer.skipped.garbage
         return ReceivedData(self._framing.bytes, self._framing.messages - garbage, self._framing.garbage + garbage)
 
@@ -191,7 +191,7 @@ class LspConnection:
 
         Then the framing is out of step, nothing that follows can be decoded, and only a new server helps.
         """
-        now = self._received()
+        now = self._received_data()
         if now.messages > before.messages or (
             now.noise == before.noise and not (timed_out and now.bytes > before.bytes)
         ):

@@ -27,7 +27,6 @@ from aish.tools.code.languages import (
     LanguageServerSpec,
     ServerChoice,
     ServerLimits,
-    find_program,
     find_server,
     language_table,
     server_spec,
@@ -207,7 +206,7 @@ class LanguageServer:
     def _note_crash(self, crash: AishError, began_s: float) -> None:
         limits, now_s = self.spec.limits, _now_s()
         self._crashes = 1 if now_s - began_s > limits.rest_s else self._crashes + 1
-        self.ended = describe(crash)
+        self.ended = describe_crash(crash)
         if self._crashes >= limits.restarts:
             self._not_before_s = now_s + limits.rest_s
         elif self._crashes > 1:
@@ -215,12 +214,12 @@ class LanguageServer:
 
 
 def _start_error(name: str, crash: AishError | None) -> ToolError:
-    why = describe(crash) if crash is not None else "stopped"
+    why = describe_crash(crash) if crash is not None else "stopped"
     hint = f"; {crash.hint}" if crash is not None and crash.hint else ""
     return ToolError(f"{name} cannot be used: {why}{hint}", status=ResultStatus.SERVER_GONE)
 
 
-def describe(crash: AishError) -> str:
+def describe_crash(crash: AishError) -> str:
     tail = " ".join(getattr(crash, "stderr_tail", "").split())[-_STDERR_SHOWN_CHARS:]
     return f"{crash.message}: {tail}" if tail else crash.message
 
@@ -276,7 +275,7 @@ class LanguageServers:
 
     def find_formatter(self, language: str) -> FoundServer | None:
         name = language_table().language[language].formatter
-        return find_program(name, self.space.root, self._choice) if name else None
+        return find_server(name, self.space.root, self._choice) if name else None
 
     @asynccontextmanager
     async def use(self, language: str, found: FoundServer) -> AsyncIterator[ServerSession]:

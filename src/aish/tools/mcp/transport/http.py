@@ -18,7 +18,14 @@ import msgspec
 from aish.errors import AishError, BadResponse, ConnectionLost, WireError, WireTimeout
 from aish.net.background_tasks import BackgroundTasks
 from aish.net.http.client import HttpClient, Response, Timeouts
-from aish.net.jsonrpc_message import Message, RpcError, encode_error, encode_notification, encode_request, encode_result
+from aish.net.jsonrpc_message import (
+    Message,
+    RpcError,
+    encode_error,
+    encode_notification,
+    encode_result,
+    encode_rpc_request,
+)
 from aish.safety.urls import find_allowed, find_url_fault
 from aish.tools.mcp.errors import HttpFailure, SessionGone
 from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
@@ -77,7 +84,7 @@ class HttpTransport:
         self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
     ) -> msgspec.Raw:
         self._last_id = id = self._last_id + 1
-        body = encode_request(id, method, params)
+        body = encode_rpc_request(id, method, params)
         extra = [*headers, *(standard_headers(self._version, method, params) if self._stateless else ())]
         try:
             async with asyncio.timeout(timeout_s), self._slots:
@@ -102,7 +109,7 @@ class HttpTransport:
     def subscribe(self, params: dict[str, Any]) -> None:
         self._last_id = id = self._last_id + 1
         stream = HttpReply(id, self._spec.max_message_bytes, self._handle)
-        body = encode_request(id, SUBSCRIBE, params)
+        body = encode_rpc_request(id, SUBSCRIBE, params)
         extra = list(standard_headers(self._version, SUBSCRIBE, params))
         self._start_listening(stream, lambda: self._subscribe(stream, body, extra), greeting=1)
 

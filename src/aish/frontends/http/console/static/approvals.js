@@ -17,7 +17,7 @@ export function show(place) {
     for (const approval of pending.list()) {
       if (cards.has(approval.id)) continue;
       const card = approvalCard(approval.question, approval);
-      card.prepend(make("p", { class: "dim" }, `asked ${when(approval.created_ms)}, refused at ${when(approval.expires_ms)} if nobody answers`));
+      card.prepend(make("p", { class: "dim" }, `asked ${when(approval.created_ms)}, refused at ${when(approval.expires_ms)} without an answer`));
       cards.set(approval.id, card);
       list.append(card);
     }

@@ -138,13 +138,13 @@ class Chat {
   /** Turns of this session that were started in the shell, in another tab or by another client. */
   #hear(event) {
     if (!this.session || !isSame(event.session, this.session)) return;
-    if (this.mine.has(event.turn)) this.#settle(event);
+    if (this.mine.has(event.turn)) this.#resolve(event);
     else if (!this.isUnnamed) this.following.receive(event);
     else if (this.held.length < MAX_HELD) this.held.push(event);
   }
 
   /** Takes the plan and the cost from the feed: the stream of an answer does not have them. */
-  #settle(event) {
+  #resolve(event) {
     const view = this.views.get(event.turn);
     if (event.body.type.startsWith("plan_")) view.apply(event.body);
     if (event.body.type !== "turn_finished") return;

@@ -68,10 +68,10 @@ class Pending {
   async answer(id, given) {
     try {
       const approval = await send("POST", `/v1/approvals/${encodeURIComponent(id)}`, given);
-      this.#settle(id, { ...approval.answer, mine: true });
+      this.#resolve(id, { ...approval.answer, mine: true });
     } catch (error) {
       if (!(error instanceof Refused) || ![404, 409].includes(error.status)) throw error;
-      this.#settle(id, (await this.#first(id)) ?? { choice: "", note: error.message });
+      this.#resolve(id, (await this.#first(id)) ?? { choice: "", note: error.message });
     }
     return this.#answered.get(id);
   }
@@ -84,8 +84,8 @@ class Pending {
   #hear(kind, data) {
     if (kind === "approval") {
       const approval = data.approval ?? data;
-      if (approval.withdrawn) this.#settle(approval.id, { choice: "", note: "no longer asked" });
-      else if (approval.answer) this.#settle(approval.id, approval.answer);
+      if (approval.withdrawn) this.#resolve(approval.id, { choice: "", note: "no longer asked" });
+      else if (approval.answer) this.#resolve(approval.id, approval.answer);
       else if (approval.question && !this.#answered.has(approval.id)) {
         this.#all.set(approval.id, approval);
         this.#tell();
@@ -93,11 +93,11 @@ class Pending {
     } else if (data.body?.type === "decision_asked") {
       this.refresh();
     } else if (data.body?.type === "decision_made" && this.findCall(data.call)) {
-      this.#settle(this.findCall(data.call).id, { choice: data.body.decision.verdict === "deny" ? "no" : "yes" });
+      this.#resolve(this.findCall(data.call).id, { choice: data.body.decision.verdict === "deny" ? "no" : "yes" });
     }
   }
 
-  #settle(id, answer) {
+  #resolve(id, answer) {
     if (!this.#answered.get(id)?.mine) this.#answered.set(id, answer);
     if (this.#answered.size > MAX_ANSWERED) this.#answered.delete(this.#answered.keys().next().value);
     this.#all.delete(id);

@@ -180,7 +180,7 @@ class ChatStreamEncoder:
             case _:
                 pass
         if self._trace and isinstance(body, _TRACED):
-            pieces.append(self._traced(event))
+            pieces.append(self._trace_chunk(event))
         return pieces
 
     def _call_chunk(self, call: str, name: str) -> bytes:
@@ -210,7 +210,7 @@ class ChatStreamEncoder:
             pieces.append(self._extension_chunk("usage", usage_object(finished.usage)))
         return b"".join([*pieces, DONE])
 
-    def _traced(self, event: Event) -> bytes:
+    def _trace_chunk(self, event: Event) -> bytes:
         return self._extension_chunk("aish", {"event": msgspec.to_builtins(event)})
 
     def _delta_chunk(

@@ -11,7 +11,7 @@ import msgspec
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.chat.encoder import ChatReplyBuilder, ChatStreamEncoder
-from aish.frontends.http.openai.documents import read_file, read_image
+from aish.frontends.http.openai.documents import read_file_part, read_image
 from aish.frontends.http.server.http_errors import bad_field, decode_body
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import collect_turn, stream_turn
@@ -108,7 +108,7 @@ def decode_chat(body: bytes) -> ChatBody:
     return chat
 
 
-def read_messages(messages: Sequence[ChatMessage]) -> list[Message]:
+def read_chat_messages(messages: Sequence[ChatMessage]) -> list[Message]:
     """Returns the canonical messages in order. Results get the name of the tool that their call names."""
     names: dict[str, str] = {}
     read: list[Message] = []
@@ -200,7 +200,7 @@ def _part(field: str, part: dict[str, Any]) -> Part:
         case {"type": "image_url", "image_url": str(url)} | {"type": "image_url", "image_url": {"url": str(url)}}:
             return read_image(f"{field}.image_url", url)
         case {"type": "file", "file": dict(given)}:
-            return read_file(f"{field}.file", given)
+            return read_file_part(f"{field}.file", given)
         case {"type": kind}:
             raise bad_field(f"{field}.type", f"parts of type {str(kind)[:40]} are not taken")
         case _:
@@ -249,9 +249,9 @@ class ChatCompletions:
         given = chat.tools or []
         check_count("tools", len(given), self._service.config.max_tools)
         functions, servers = read_tools(given)
-        guests = await connect_dynamic_servers(self._service, caller, servers) if servers else None
-        check_servers(self._service, servers, guests)
-        return choose_tools(self._service, caller, functions, servers, guests)
+        dynamic = await connect_dynamic_servers(self._service, caller, servers) if servers else None
+        check_servers(self._service, servers, dynamic)
+        return choose_tools(self._service, caller, functions, servers, dynamic)
 
     def _request(
         self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: RequestTools, body: bytes
@@ -263,7 +263,7 @@ class ChatCompletions:
             exchange,
             caller,
             chat,
-            read_messages(chat.messages),
+            read_chat_messages(chat.messages),
             tools,
             body,
             model=chat.model,

@@ -18,7 +18,7 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.responses.encoder import ResponseEncoder
 from aish.frontends.http.openai.responses.plan import ResponsePlan
-from aish.frontends.http.openai.responses.replay import StreamReplay, select_events
+from aish.frontends.http.openai.responses.replay import StreamReplay, slice_events
 from aish.frontends.http.openai.responses.run import Link, ResponseRun
 from aish.frontends.http.openai.responses.store import RUNNING, ResponseStore
 from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
@@ -109,11 +109,11 @@ class BackgroundResponses:
 
     async def _relay_run(self, run: ResponseRun, live: BackgroundTurn) -> None:
         async with aclosing(run.pieces()) as pieces:
-            told = 0
+            stored = 0
             async for data in pieces:
                 live.push(data, run.stream.number - live.next_number)
-                if len(run.turns) > told and not run.stream.whole:
-                    told = len(run.turns)
+                if len(run.turns) > stored and not run.stream.whole:
+                    stored = len(run.turns)
                     await run.tell_others()
         await run.forget_attempts()
 
@@ -138,7 +138,7 @@ class BackgroundResponses:
         await self._service.store.flush(durable=False)
         stream = ResponseEncoder(run.plan.setup)
         data = stream.opening() + await StreamReplay(self._service.store, stream).read(run.turns)
-        return select_events(data, first, upto)
+        return slice_events(data, first, upto)
 
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseEncoder) -> None:
         config, follower = self._service.config, _Follower()
@@ -174,7 +174,7 @@ class RemoteResponses:
             data += await again.read(stored.turns)
             if stored.status not in RUNNING:
                 data += stream.end_with(stored.status, bytes(stored.response))
-            if wanted := select_events(data, max(0, number - begins), None):
+            if wanted := slice_events(data, max(0, number - begins), None):
                 yield wanted
             if stored.status not in RUNNING:
                 return

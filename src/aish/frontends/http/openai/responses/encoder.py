@@ -176,7 +176,7 @@ class ResponseEncoder(ItemWriter):
             case DecisionAsked(question) if question.kind is QuestionKind.EFFECT and call in self._waiting:
                 return self.whole_item(approval_item(self.setup.item_id("mcpr", call), self._waiting.pop(call)))
             case DecisionMade():
-                return self._decided(call)
+                return self._show_decided(call)
             case ToolResult():
                 return self._result(call, body)
             case TurnStarted():
@@ -208,7 +208,7 @@ class ResponseEncoder(ItemWriter):
     def _begin(self, form: TextForm) -> tuple[OpenText, list[bytes]]:
         id = self.setup.item_id(form.prefix, self.index)
         opened = self._open = OpenText(form, self.index, id)
-        added = self.added(form.item(id, "in_progress", None))
+        added = self.item_added(form.item(id, "in_progress", None))
         part = self.event(f"{form.part_events}.added", {**opened.at, form.index: 0, "part": form.part("")})
         return opened, [added, part]
 
@@ -232,7 +232,7 @@ class ResponseEncoder(ItemWriter):
             id = self.setup.item_id("fc", self.index)
             self._calls[call.id] = OpenCall(id, self.index, call, "response.function_call")
             item = function_item(id, call, self.setup.functions[call.name], "in_progress")
-            return [*pieces, self.added(item)]
+            return [*pieces, self.item_added(item)]
         if call.name in self.setup.late:
             self._waiting[call.id] = call
             return pieces
@@ -243,7 +243,7 @@ class ResponseEncoder(ItemWriter):
         item = mcp_item(id, msgspec.structs.replace(call, arguments=""), "in_progress", request=request)
         opened = OpenCall(id, self.index, call, "response.mcp_call", request=request)
         self._calls[key] = opened
-        return [self.added(item), self.event("response.mcp_call.in_progress", opened.at)]
+        return [self.item_added(item), self.event("response.mcp_call.in_progress", opened.at)]
 
     def _argument(self, opened: OpenCall, text: str) -> bytes:
         opened.pieces.append(text)
@@ -276,7 +276,7 @@ class ResponseEncoder(ItemWriter):
         pieces.append(self.event(f"{opened.events}_arguments.done", {**opened.at, "arguments": arguments}))
         return pieces
 
-    def _decided(self, call: str) -> list[bytes]:
+    def _show_decided(self, call: str) -> list[bytes]:
         """Shows the call whole: the decision is known, whatever it is."""
         waiting, approved = self._waiting.pop(call, None), self._approved.pop(call, None)
         shown = approved or waiting
@@ -286,7 +286,7 @@ class ResponseEncoder(ItemWriter):
         return pieces + self._arguments_done(self._calls[call])
 
     def _result(self, call: str, result: ToolResult) -> list[bytes]:
-        pieces = self._decided(call)
+        pieces = self._show_decided(call)
         self._effects = self._effects or result.effect not in (None, Effect.READ)
         opened = self._calls.pop(call, None)
         if opened is None:
@@ -312,7 +312,7 @@ class ResponseEncoder(ItemWriter):
                 id = self.setup.item_id("mcpl", self.index)
                 at = {"item_id": id, "output_index": self.index}
                 item = listing_item(id, listing)
-                pieces.append(self.added({**item, "tools": []}))
+                pieces.append(self.item_added({**item, "tools": []}))
                 pieces.append(self.event("response.mcp_list_tools.in_progress", at))
                 kind = "failed" if listing.error else "completed"
                 pieces.append(self.event(f"response.mcp_list_tools.{kind}", at))

@@ -49,7 +49,7 @@ class Responses:
             lambda: service.store,
             CurrentOwners(service),
             lambda: service.config.keep_days,
-            service.redacted,
+            service.redact_json,
         )
         self.conversations = ConversationRoutes(service, self.response_store)
         self._background = BackgroundResponses(service, self.response_store, self.conversations.link)
@@ -62,7 +62,7 @@ class Responses:
             if body.background:
                 await self._background.begin(exchange, caller, plan, stack.pop_all())
             elif body.stream:
-                await self._streamed(exchange, caller, plan)
+                await self._stream(exchange, caller, plan)
             else:
                 await self._whole(exchange, caller, plan)
 
@@ -109,11 +109,11 @@ class Responses:
         if conversation := body.conversation_id:
             if not body.is_kept:
                 raise bad_field("conversation", "needs store")
-            await stack.enter_async_context(self.conversations.locked(conversation))
+            await stack.enter_async_context(self.conversations.lock(conversation))
             head = (await self.conversations.get(conversation, caller)).head
         return await make_plan(self._service, self.response_store, exchange, caller, body, head)
 
-    async def _streamed(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
+    async def _stream(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
         run = self._make_run(exchange, caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
         watch = DisconnectMonitor(exchange, run.stream, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)

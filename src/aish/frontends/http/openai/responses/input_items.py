@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.documents import read_file, read_image
+from aish.frontends.http.openai.documents import read_file_part, read_image
 from aish.frontends.http.openai.responses.request import flat_name
 from aish.frontends.http.server.http_errors import bad_field
 from aish.types.messages import (
@@ -71,7 +71,7 @@ def as_items(given: str | Sequence[dict[str, Any]] | None) -> list[dict[str, Any
         return []
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
-    return [_typed(index, item) for index, item in enumerate(given)]
+    return [_with_type(index, item) for index, item in enumerate(given)]
 
 
 def as_listed(item: dict[str, Any], suffix: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def read_items(items: Sequence[dict[str, Any]]) -> ReadItems:
     reader = _Reader()
     for index, item in enumerate(items):
         reader.take(f"input[{index}]", item)
-    return reader.done()
+    return reader.finish()
 
 
 class _Reader:
@@ -101,7 +101,7 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._requested: set[str] = set()  # calls that waited for approval and have not run yet
 
-    def done(self) -> ReadItems:
+    def finish(self) -> ReadItems:
         self._flush()
         return self._read
 
@@ -193,14 +193,14 @@ class _Reader:
         self._draft = _Draft()
 
 
-def _typed(index: int, item: dict[str, Any]) -> dict[str, Any]:
+def _with_type(index: int, item: dict[str, Any]) -> dict[str, Any]:
     kind = item.get("type")
     if not isinstance(kind, str | None):
         raise bad_field(f"input[{index}].type", "must be text")
-    return item if kind else {**item, "type": _implied(index, item)}
+    return item if kind else {**item, "type": _implied_type(index, item)}
 
 
-def _implied(index: int, item: dict[str, Any]) -> str:
+def _implied_type(index: int, item: dict[str, Any]) -> str:
     if "role" in item:
         return "message"
     if "output" in item and "call_id" in item:
@@ -269,5 +269,5 @@ def _part(field: str, part: Any) -> Part:
             raise bad_field(f"{field}.image_url", "must be a url: files are not stored here")
         return read_image(f"{field}.image_url", url)
     if kind == "input_file":
-        return read_file(field, part)
+        return read_file_part(field, part)
     raise bad_field(f"{field}.type", f"parts of type {kind[:40]} are not taken")

@@ -49,7 +49,7 @@ def make_head(id: str, created_at: int, body: ResponseBody, *, light: bool = Fal
         "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": {"format": {"type": "text"}} if light else text,
         "tool_choice": "auto" if light or body.tool_choice is None else body.tool_choice,
-        "tools": [] if light else [_shown(tool) for tool in body.tools or ()],
+        "tools": [] if light else [_without_credentials(tool) for tool in body.tools or ()],
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "truncation": body.truncation or "disabled",
@@ -57,7 +57,7 @@ def make_head(id: str, created_at: int, body: ResponseBody, *, light: bool = Fal
     })[:-1]  # fmt: skip
 
 
-def _shown(tool: dict[str, Any]) -> dict[str, Any]:
+def _without_credentials(tool: dict[str, Any]) -> dict[str, Any]:
     """Removes the credentials for a server that the client brings: they are stored nowhere."""
     if tool.get("type") != "mcp" or not tool.keys() & _CREDENTIALS:
         return tool
@@ -261,9 +261,9 @@ class ItemWriter:
 
     def whole_item(self, item: dict[str, Any]) -> list[bytes]:
         at = {"output_index": self.index}
-        return [self.added(item), self.item_done(at, item)]
+        return [self.item_added(item), self.item_done(at, item)]
 
-    def added(self, item: dict[str, Any]) -> bytes:
+    def item_added(self, item: dict[str, Any]) -> bytes:
         index, self.index = self.index, self.index + 1
         return self.event("response.output_item.added", {"output_index": index, "item": item})
 

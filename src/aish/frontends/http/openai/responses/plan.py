@@ -60,7 +60,7 @@ from aish.types.tools import ToolSpec
 
 class ResponseTools(msgspec.Struct, frozen=True):
     """`functions` are the client's, by the model's name for them; `late` as in EncoderSetup. `approvable` are the tools
-    that run once the client has approved. `guests` are the servers that it has brought, `agreed` tools of theirs that
+    that run once the client has approved. `dynamic` are the servers that it has brought, `agreed` tools of theirs that
     it has approved ahead of time."""
 
     ours: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class ResponseTools(msgspec.Struct, frozen=True):
     late: frozenset[str] = frozenset()
     approvable: frozenset[str] = frozenset()
     listings: tuple[ToolListing, ...] = ()
-    guests: DynamicMcpTools | None = None
+    dynamic: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
 
@@ -82,12 +82,12 @@ async def choose_response_tools(
     check_count("tools", len(given), service.config.max_tools)
     declared = read_declared(given)
     check_count("tools", len(declared.functions), service.config.max_tools)
-    guests = await connect_dynamic_servers(service, caller, declared.mcp) if declared.mcp else None
-    tools = choose_tools(service, caller, declared.functions, declared.mcp, guests)
+    dynamic = await connect_dynamic_servers(service, caller, declared.mcp) if declared.mcp else None
+    tools = choose_tools(service, caller, declared.functions, declared.mcp, dynamic)
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
         return ResponseTools(tools.ours, tools.clients, functions)
-    offered = partial(service.engine.visible_tools, tools.ours, dynamic_mcp=tools.guest_name, owner=caller.owner)
+    offered = partial(service.engine.visible_tools, tools.ours, dynamic_mcp=tools.dynamic_name, owner=caller.owner)
     with_consent = {spec.name: spec for spec in offered(interactive=True)}
     without_consent = {spec.name for spec in offered(interactive=False)}
     gated = {name for name in with_consent if name not in without_consent or name == SHELL_TOOL}
@@ -102,7 +102,7 @@ async def choose_response_tools(
         ask_about=tools.ask,
         late=late,
         approvable=late | without_consent | tools.agreed,
-        guests=guests,
+        dynamic=dynamic,
         agreed=tools.agreed,
         listings=tuple(
             _listing(entry.label, [with_consent[name] for name in by_server.tools(entry.label, entry.allowed)])
@@ -144,8 +144,8 @@ def _listing(label: str, specs: Sequence[ToolSpec]) -> ToolListing:
 
 class ResponsePlan(msgspec.Struct, frozen=True):
     """`first` runs approved calls without asking the model; `request` asks it. `history` are the messages before,
-    `given` the messages of the input, with results that we made of refusals. `guests` and `agreed` as in ResponseTools.
-    """
+    `given` the messages of the input, with results that we made of refusals. `dynamic` and `agreed` are
+    those of ResponseTools."""
 
     id: str
     body: ResponseBody
@@ -157,7 +157,7 @@ class ResponsePlan(msgspec.Struct, frozen=True):
     given: tuple[Message, ...]
     previous: str
     listed: tuple[str, ...]
-    guests: DynamicMcpTools | None = None
+    dynamic: DynamicMcpTools | None = None
     agreed: frozenset[str] = frozenset()
 
 
@@ -187,12 +187,12 @@ async def make_plan(
         _setup(id, body, chosen, conversation),
         request,
         first,
-        items=_listed(id, items) if body.is_kept else (),
+        items=_list_items(id, items) if body.is_kept else (),
         history=history,
         given=(*read.messages, *conversation.refusals()),
         previous=previous,
         listed=tuple(sorted({*listed, *(listing.label for listing in chosen.listings)})),
-        guests=chosen.guests,
+        dynamic=chosen.dynamic,
         agreed=chosen.agreed,
     )
 
@@ -210,7 +210,7 @@ class _Conversation:
             if call.id in read.approvals
         ]
 
-    def approved(self) -> dict[str, ToolCall]:
+    def approved_calls(self) -> dict[str, ToolCall]:
         return {call.id: call for call, decision in self._decided if decision.approve}
 
     def request_ids(self) -> dict[str, str]:
@@ -228,7 +228,7 @@ class _Conversation:
             return None, _with(base, context=self._context, input=self._new)
         results = (*self._results(), *self.refusals())
         others = tuple(message for message in self._new if not isinstance(message, ToolMessage))
-        approved = self.approved()
+        approved = self.approved_calls()
         if not approved:
             return None, _with(base, context=self._context, input=(*results, *others))
         first = _with(
@@ -257,7 +257,7 @@ def _setup(id: str, body: ResponseBody, chosen: ResponseTools, conversation: _Co
         (make_head(id, created, body, light=True) if streams else head).decode(),
         functions=chosen.functions,
         late=chosen.late,
-        approved=conversation.approved(),
+        approved=conversation.approved_calls(),
         requests=conversation.request_ids(),
         listings=chosen.listings,
         summary=bool((body.reasoning or {}).get("summary")),
@@ -329,7 +329,7 @@ def _base(
         fit=body.truncation == "auto",
         system=body.instructions or "",
         tools=chosen.ours,
-        dynamic_mcp=chosen.guests.name if chosen.guests is not None else "",
+        dynamic_mcp=chosen.dynamic.name if chosen.dynamic is not None else "",
         client_tools=chosen.clients,
         tool_mode=body.tool_mode,
         ask_about=chosen.ask_about,
@@ -351,7 +351,7 @@ def _refusal(call: ToolCall, decision: ApprovalDecision) -> Message:
     return ToolMessage(call.id, call.name, (TextPart(f"[aish] refused: {decision.reason or 'the user said no'}"),))
 
 
-def _listed(id: str, items: list[dict[str, Any]]) -> tuple[msgspec.Raw, ...]:
+def _list_items(id: str, items: list[dict[str, Any]]) -> tuple[msgspec.Raw, ...]:
     suffix = id.removeprefix("resp_")
     listed = (as_listed(item, f"{suffix}_i{number}") for number, item in enumerate(items))
     return tuple(msgspec.Raw(msgspec.json.encode(item)) for item in listed)

@@ -41,7 +41,7 @@ def without_turn_end(events: Sequence[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event.body, TurnFinished | Status)]
 
 
-def select_events(data: bytes, first: int, upto: int | None) -> bytes:
+def slice_events(data: bytes, first: int, upto: int | None) -> bytes:
     """The events from `first` up to `upto`, which is not included."""
     chosen = data.split(b"\n\n")[:-1][first:upto]
     return b"".join(event + b"\n\n" for event in chosen)

@@ -108,7 +108,7 @@ class ResponseRun:
 
     async def _keep(self) -> None:
         plan = self.plan
-        stored = self.document(messages=(*plan.given, *self._transcript.produced()))
+        stored = self.document(messages=(*plan.given, *self._transcript.new_messages()))
         size = await self._response_store.put(plan.id, self._caller.key, stored)
         self._response_store.remember(plan.id, (*plan.history, *stored.messages), size)
         if self.stream.status in _LINKED:

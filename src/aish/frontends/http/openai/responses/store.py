@@ -94,7 +94,7 @@ class ResponseStore:
             stored = _decoder.decode(document.body)
             if ours or stored.status not in RUNNING or self._is_made_by_other(stored):
                 return stored
-            stored = await close_interrupted(self._store(), stored)
+            stored = await close_interrupted_response(self._store(), stored)
             if await self._store().swap(self._document(id, owner, stored), old=document.body):
                 return stored
 
@@ -166,11 +166,11 @@ class ResponseStore:
     ) -> dict[str, Any] | None:
         """Finds an item by its id: in the given documents, or in the response that its id names."""
         for _, stored in reversed(before):
-            if (item := _named(stored, id)) is not None:
+            if (item := _find_item(stored, id)) is not None:
                 return item
-        told = _OWN_ID.fullmatch(id)
-        kept_there = await self.find(f"resp_{told[1]}", owner) if told else None
-        return _named(kept_there, id) if kept_there is not None else None
+        found = _OWN_ID.fullmatch(id)
+        kept_there = await self.find(f"resp_{found[1]}", owner) if found else None
+        return _find_item(kept_there, id) if kept_there is not None else None
 
     def _find_remembered(self, id: str) -> tuple[Message, ...] | None:
         if id not in self._histories:
@@ -192,14 +192,14 @@ class ResponseStore:
         return stored.runner != self._owners.me and self._owners.is_alive(stored.runner)
 
 
-async def close_interrupted(store: Store, stored: StoredResponse) -> StoredResponse:
+async def close_interrupted_response(store: Store, stored: StoredResponse) -> StoredResponse:
     """The response as far as it was recorded, failed."""
     if stored.setup is None:
         return msgspec.structs.replace(stored, status="failed")
     again = StreamReplay(store, ResponseEncoder(stored.setup))
     await again.read(stored.turns)
     again.stream.fail(HttpProblem(500, _INTERRUPTED))
-    messages = (*stored.messages, *again.transcript.produced())
+    messages = (*stored.messages, *again.transcript.new_messages())
     response = msgspec.Raw(again.stream.whole)
     return msgspec.structs.replace(stored, status="failed", response=response, messages=messages)
 
@@ -222,5 +222,5 @@ def list_page(items: list[Any], query: dict[str, str], *, order: str = "desc") -
     return msgspec.json.encode({"object": "list", "data": page, **ends, "has_more": len(listed) > len(page)})
 
 
-def _named(stored: StoredResponse, id: str) -> dict[str, Any] | None:
+def _find_item(stored: StoredResponse, id: str) -> dict[str, Any] | None:
     return next((item for item in stored.items() if item.get("id") == id), None)

@@ -62,7 +62,7 @@ _CLOSING_HASHES = re.compile(r"(?:^| +)#+ *$")
 _TASK_MARKS = {" ": "☐", "x": "☑", "X": "☑"}
 
 
-def read_line(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> MarkdownLine | None:
+def read_markdown_line(line: str, open_boxes: tuple[Box, ...], *, whole: bool, in_text: bool) -> MarkdownLine | None:
     """None if the kind of the line is not known yet. `in_text`: it follows a line of text."""
     line = _expand(line)
     if len(line) <= MAX_LINE:

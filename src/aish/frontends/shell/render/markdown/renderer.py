@@ -18,7 +18,7 @@ from aish.frontends.shell.render.markdown.lines import (
     MarkdownLine,
     parse_fence,
     parse_heading,
-    read_line,
+    read_markdown_line,
     strip_boxes,
 )
 from aish.frontends.shell.render.markdown.table import MarkdownTable, is_ruler
@@ -168,7 +168,7 @@ class Markdown:
             self._code_piece(self._code, piece, ends=ends)
         else:
             self._line += piece
-            line = read_line(self._line, self._boxes, whole=ends, in_text=self._in_text)
+            line = read_markdown_line(self._line, self._boxes, whole=ends, in_text=self._in_text)
             if line:
                 self._line = ""
                 self._take(line, whole=ends)
