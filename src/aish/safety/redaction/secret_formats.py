@@ -112,7 +112,8 @@ def _prefixes_of(literal: str, rest: str) -> str:
 
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSPHRASE|CREDENTIALS?|AUTH)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"
+    r"(?:^|_)(?:(?:API|ACCESS|SECRET|PRIVATE|SIGNING|ENCRYPTION)?_?KEYS?|TOKENS?|SECRETS?|PASSPHRASE|CREDENTIALS?|CREDS?"
+    r"|AUTH|SALT|PEPPER|JWT|COOKIE|PAT|MNEMONIC)(?:_|$)|PASSWORD|PASSWD|_PWD$|_PASS$"
 )
 _NOT_SECRET_NAME = re.compile(r"_(?:FILE|PATH|DIR|URL|NAME|ID|SOCK|ENV)$")
 # URLs that contain a login.
