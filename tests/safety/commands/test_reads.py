@@ -198,6 +198,29 @@ for f in .e; do cat "${f}nv"; done
 for f in env; do cat ".$f"; done
 for f in a b; do cat "$f/.env"; done
 for f in service-account; do cat $f.json; done
+cat ~/.codex/auth.json
+cat ~/.claude/history.jsonl
+cat ~/.config/opencode/opencode.json
+cat ~/.config/.wrangler/config/default.toml
+cat ~/.config/uv/uv.toml
+cat ~/.local/share/gem/credentials
+cat ~/.config/hcloud/cli.toml
+cat ~/.mylogin.cnf
+cat ~/.talos/config
+cat ~/.config/rbw/config.json
+cat ~/.zsh_sessions/x.history
+cat ~/.c?nfig/gh/hosts.yml
+cat ~/.cl*/x
+cat ~/.config/*/credentials
+grep -r x ~/.config
+cat /etc/vault.d/vault.hcl
+cat /run/user/1000/containers/auth.json
+cat /mnt/c/Users/ann/AppData/Roaming/x
+cat .secrets/x
+cat .secrets
+cat */talosconfig
+cat wp-config.php
+cat .Xauthority
 """
 
 NETWORK = r"""

@@ -80,7 +80,7 @@ def _home_kind(path: str, scope: Scope) -> PathKind | None:
 def relative_to_home(path: str, scope: Scope) -> str | None:
     if is_under(path, scope.home):
         return path[len(scope.home.rstrip("/")) + 1 :]
-    match = re.match(r"(?:/home/[^/]+|/root|/Users/[^/]+)/(.+)", path)
+    match = re.match(r"(?:/home/[^/]+|/root|/Users/[^/]+|/mnt/[a-z]/Users/[^/]+)/(.+)", path)
     return match[1] if match else None
 
 

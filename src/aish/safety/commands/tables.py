@@ -212,7 +212,13 @@ class SecretTable(msgspec.Struct, frozen=True):
 def secrets() -> SecretTable:
     data = _load("secrets.toml")
     listed = frozenset(data.pop("listed").split())
-    return SecretTable(**{name: tuple(text.split()) for name, text in data.items()}, listed=listed)
+    return SecretTable(**{name: _words(group) for name, group in data.items()}, listed=listed)
+
+
+def _words(group: str | dict[str, str]) -> tuple[str, ...]:
+    """Joins a list that is divided by kind."""
+    text = group if isinstance(group, str) else " ".join(group.values())
+    return tuple(text.split())
 
 
 @functools.cache

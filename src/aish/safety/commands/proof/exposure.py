@@ -6,9 +6,10 @@ Does not access the disk, so links are not followed here; the gate checks them (
 from __future__ import annotations
 
 import functools
+import itertools
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 
@@ -71,7 +72,9 @@ def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
 
 def _name_is_secret(name: str) -> bool:
     """On file systems that ignore case, `.ENV` is `.env`."""
-    return (_matches("names", name) or _matches("names", name.lower())) and not _matches("names_plain", name)
+    lower = name.lower()
+    found = _matches("names", name) or (lower != name and _matches("names", lower))
+    return found and not _matches("names_plain", name)
 
 
 def _matches(table: str, text: str) -> bool:
@@ -115,17 +118,38 @@ def _is_installed(path: str) -> bool:
 def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     """Whether a file that the pattern may match is a secret. A bare `*` or `*.json` is assumed to match ordinary
     files."""
-    table = tables.secrets()
     relative = relative_to_home(path, scope)
-    if relative is not None and any(_may_name(relative, secret) for secret in table.home):
+    if relative is not None and any(_may_name(relative, secret) for secret in _find_near("home", relative)):
         return True
-    if any(may_match_both(path, secret) for secret in table.paths if secret[0] != "*"):
+    if any(may_match_both(path, secret) for secret in _find_near("paths", path) if secret[0] != "*"):
         return True
     if is_secret(f"{fixed_part(path)}/x", scope):
         return True
     if not _WILDCARD.search(name):
         return _name_is_secret(name)
     return name_pattern_is_secret(name)
+
+
+def _find_near(table: str, glob: str) -> Iterator[str]:
+    """Yields the patterns of that list that begin with the same folder, or with a wildcard. The list is long, and a
+    word with a wildcard is usually not near any."""
+    heads = _by_head(table)
+    head = _head(glob)
+    return itertools.chain(heads.get(head, ()), heads.get("", ())) if head else itertools.chain(*heads.values())
+
+
+@functools.cache
+def _by_head(table: str) -> dict[str, list[str]]:
+    heads: dict[str, list[str]] = {}
+    for glob in getattr(tables.secrets(), table):
+        heads.setdefault(_head(glob), []).append(glob)
+    return heads
+
+
+def _head(glob: str) -> str:
+    """Returns the first folder, "" if it has a wildcard."""
+    head = glob.lstrip("/").partition("/")[0]
+    return "" if _WILDCARD.search(head) else head
 
 
 def _may_name(glob: str, secret: str) -> bool:
