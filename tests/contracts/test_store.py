@@ -667,3 +667,22 @@ async def test_releasing_memory_loses_nothing_that_is_queued(store: Store) -> No
     assert await store.read_events("turn_1") == lines(1, 2) + lines(3, 3)
     await store.aclose()
     await store.release_memory()
+
+
+async def test_what_a_key_has_stored_is_counted_until_it_is_deleted(store: Store) -> None:
+    assert await store.stored_bytes("key_1") == 0
+    await begin(store, "turn_1", "key_1/a", "x" * 1000)
+    store.append_events("turn_1", 1, 1, lines(1, 1, "y" * 500))
+    await finish(store, "turn_1", user("z" * 300))
+    one = await store.stored_bytes("key_1")
+    assert 1800 < one < 2500
+    await store.put(Document("response", "r", b"b" * 700, owner="key_1"))
+    assert await store.stored_bytes("key_1") == one + 700
+    await begin(store, "turn_2", "key_10/a", "x" * 1000)
+    await begin(store, "turn_3", "mine", "x" * 1000)
+    await store.put(Document("response", "all", b"b" * 700))
+    assert await store.stored_bytes("key_1") == one + 700
+    assert await store.stored_bytes("") == 0
+    await store.delete("response", "r")
+    await store.delete_session("key_1/a")
+    assert await store.stored_bytes("key_1") == 0

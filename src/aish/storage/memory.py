@@ -113,6 +113,15 @@ class MemoryStore:
             self._events[turn.id] = [(1, last_seq, lines)]
             self._add_to_feed(turn.id, 1, lines)
 
+    async def stored_bytes(self, owner: str) -> int:
+        own = [turn for turn in self._turns.values() if turn.session.startswith(f"{owner}/")]
+        documents = [document for document in self._documents.values() if owner and document.owner == owner]
+        return (
+            sum(len(document.body) for document in documents)
+            + sum(len(msgspec.json.encode((turn.input, turn.messages))) for turn in own)
+            + sum(len(lines) for turn in own for _, _, lines in self._events.get(turn.id, ()))
+        )
+
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         self._check_open()
         if turn in self._turns:

@@ -320,6 +320,14 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
     max_body_bytes: Annotated[Count, Meta(description="The largest request body.")] = 32 * 1024 * 1024
     max_messages: Annotated[Count, Meta(description="The most messages in one request.")] = 10_000
     max_tools: Annotated[Count, Meta(description="The most tools in one request.")] = 512
+    max_stored_bytes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How much one key may store in sessions, responses and conversations. With more, its requests "
+            "are refused with 429 until it has deleted some. 0: no limit. Administrators have none.",
+        ),
+    ] = 1024**3
     max_requests: Annotated[
         Count, Meta(description="Requests at once; further ones are refused with 503 and `Retry-After`.")
     ] = 4096

@@ -158,6 +158,11 @@ class PostgresStore:
             lambda connection: documents.delete(connection, kind, plain(id)), keys=(key_of(kind, id),)
         )
 
+    async def stored_bytes(self, owner: str) -> int:
+        return await self._read(
+            lambda connection: sessions.select_stored_bytes(connection, plain(owner)), after_writes=True
+        )
+
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
         return await self._read(lambda connection: sessions.select_feed(connection, after, limit))
 

@@ -225,6 +225,19 @@ def select_sessions(
     return [SessionRecord(*row) for row in rows.fetchall()]
 
 
+# Of a large value only the length is read. `0` follows `/`.
+_STORED_BYTES = """
+    SELECT (SELECT coalesce(sum(length(body)), 0) FROM documents WHERE owner = :owner AND owner <> '')
+      + (SELECT coalesce(sum(length(input) + coalesce(length(messages), 0)), 0) FROM turns
+         WHERE session >= :owner || '/' AND session < :owner || '0')
+      + (SELECT coalesce(sum(length(body)), 0) FROM turns JOIN events ON turn = turns.id
+         WHERE session >= :owner || '/' AND session < :owner || '0')"""
+
+
+def select_stored_bytes(db: sqlite3.Connection, owner: str) -> int:
+    return int(db.execute(_STORED_BYTES, {"owner": owner}).fetchone()[0])
+
+
 def select_turn(db: sqlite3.Connection, turn: str) -> TurnRecord | None:
     row = db.execute(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = ?", (turn,)).fetchone()
     return turn_of(row) if row else None

@@ -75,6 +75,10 @@ class SqliteStore:
         if self._writer.is_behind:
             await self._keep_up()
 
+    async def stored_bytes(self, owner: str) -> int:
+        await self._write_queued()
+        return await self._read(lambda db: sessions_sql.select_stored_bytes(db, owner))
+
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Drops events of a turn that does not exist: deleting a session does not break its running turn."""
         self._writer.append(Append(turn, first_seq, last_seq, lines))

@@ -16,6 +16,7 @@ from aish.errors import AishError, ConnectionLost, drop_traceback
 from aish.frontends.asgi import OWNER, TOOLS, Exchange, HttpRefusal, Receive, Scope, Send
 from aish.frontends.asgi import App as Asgi
 from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.auth.storage_quota import StorageQuota
 from aish.frontends.http.server.disconnect_monitor import ClientDisconnected
 from aish.frontends.http.server.endpoints import make_routes
 from aish.frontends.http.server.http_errors import HttpProblem, Shape, openai_shape, problem_of
@@ -51,6 +52,7 @@ class App:
         self._reloads = reloads
         self._mounts = {f"{prefix}{path}": (path, mount) for path, mount in mounts.items() for prefix in ("", "/api")}
         self._routes = RouteTable(make_routes(service))
+        self._quota = StorageQuota(service)
         self._memory = MemoryTrimmer(service.release_memory)
         self._idempotent = IdempotentReplies(service)
 
@@ -78,6 +80,8 @@ class App:
                 path, shape = route.path, route.shape
                 spends = exchange.method == "POST" and not route.free
                 caller = Caller() if route.open else await service.keys.authenticate(exchange, spends=spends)
+                if spends:
+                    await self._quota.check(caller, exchange, service.config.max_stored_bytes)
                 if spends and service.is_starting:  # a tool that is not listed yet would be taken for the client's
                     await service.wait_until_started()
                 # Not on open routes: the reply to a sign-in holds a cookie, which is for one client only.

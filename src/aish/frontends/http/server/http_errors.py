@@ -40,7 +40,7 @@ class HttpProblem(Exception):
         self.type = type or _TYPES.get(status, INVALID if status < 500 else SERVER)
         self.param = param
         self.code = code
-        self.headers = (*headers, _NO_RETRY) if status in _FINAL else tuple(headers)
+        self.headers = (*headers, NO_RETRY) if status in _FINAL else tuple(headers)
         self.details = details
 
 
@@ -52,7 +52,7 @@ class ShutDown(HttpProblem):
 
 
 _FINAL = (401, 402, 403, 424)
-_NO_RETRY = (b"x-should-retry", b"false")  # the SDKs of OpenAI and Anthropic obey it
+NO_RETRY = (b"x-should-retry", b"false")  # the SDKs of OpenAI and Anthropic obey it
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",

@@ -214,6 +214,20 @@ async def select_sessions(
     return [SessionRecord(*row) for row in rows]
 
 
+# `0` follows `/`.
+_STORED_BYTES = """
+    SELECT (SELECT coalesce(sum(octet_length(body)), 0) FROM documents WHERE owner = $1 AND owner <> '')
+      + (SELECT coalesce(sum(octet_length(input) + coalesce(octet_length(messages), 0)), 0) FROM turns
+         WHERE session >= $1 || '/' AND session < $1 || '0')
+      + (SELECT coalesce(sum(octet_length(body)), 0) FROM turns JOIN events ON turn = turns.id
+         WHERE session >= $1 || '/' AND session < $1 || '0')"""
+
+
+async def select_stored_bytes(connection: SqlConnection, owner: str) -> int:
+    row = await connection.row(_STORED_BYTES, owner)
+    return int(row[0]) if row else 0
+
+
 async def select_turn(connection: SqlConnection, turn: str) -> TurnRecord | None:
     row = await connection.row(f"SELECT {TURN_COLUMNS} FROM turns WHERE id = $1", turn)
     return turn_of(row) if row else None
