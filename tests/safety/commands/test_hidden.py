@@ -24,6 +24,15 @@ CONTEXT = ShellContext(cwd="/work", home="/home/u")
         "i='a[$(touch c)]'; echo ${PATH:i}",
         "printf -v 'a[$(touch c)]' x",
         "unset 'a[$(touch c)]'",
+        "x='-v a[$(touch${IFS}c)]'; [ $x ]",
+        "x='-v a[$(touch${IFS}c)]'; test $x",
+        "x='-v a[$(touch${IFS}c)]'; [ $x -eq 1 ]",
+        'x=-v; y=\'a[$(touch c)]\'; test "$x" "$y"',
+        'test ! "$x" "$y"',
+        "[ * ]",
+        "x='a -delete'; find . -name $x",
+        "find . -name *",
+        "find . -newer [a-]*",
     ],
 )
 def test_what_bash_runs_out_of_a_text_is_not_proved_harmless(line):

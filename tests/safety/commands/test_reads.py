@@ -457,6 +457,16 @@ jupyter --version
 pgrep --env AWS_SECRET_ACCESS_KEY=x
 pgrep --en X=x
 getent passwd
+x='a .env'; grep -e $x f
+x='1 .env'; cut -f $x f
+x=': .env'; cut -d $x -f1 f
+x='1 .env'; diff -U $x b
+x=-r; grep "$x" foo
+TZ=:/home/bob/x date
+TZ=../../home/bob/x date
+LC_ALL=/tmp/x ls
+LANGUAGE=de:../../tmp/x ls
+LANG=$x ls
 """
 
 EVERYDAY = r"""
@@ -586,6 +596,13 @@ for d in src tests; do wc -l $d/*.py; done
 git log -L10,20:src/app.py
 git diff main -- '*.py'
 git grep -n x -- 'src/*.py'
+grep -e "$x" f
+grep -- "$x" f
+for p in a b; do grep -c "$p" f; done
+[ -n "$x" ] && ls
+TZ=Europe/Berlin date
+LC_ALL=C sort a.txt
+LS_COLORS='*.py=01' ls
 """
 
 

@@ -37,6 +37,7 @@ def check_operands(
     if permit.operands == "text":
         _check_text(found, scope, proof)
         return
+    _check_option_values(found, arguments, scope, proof, names_only=names_only)
     deep = permit.deep == "*" or found.has(*permit.deep.split())
     chosen = tuple(text for text in filters if not text.startswith("!"))
     files = _find_files(permit, found)
@@ -61,13 +62,23 @@ def _with_committed_file(name: str, field: Field) -> Iterator[Field]:
         yield Field(path, field.span, field.raw, glob, field.split)
 
 
+def _check_option_values(
+    found: Scan, arguments: Sequence[Field], scope: Scope, proof: Proof, *, names_only: bool
+) -> None:
+    """Reads what an option's value may add: as several words it is a file, too (`x='a .env'; grep -e $x f`)."""
+    operands = {id(field) for field in found.positionals}
+    for field in arguments:
+        if (field.split or field.glob) and id(field) not in operands and field.text[:1] != "-":
+            proof.read(field, scope, names_only=names_only)
+
+
 def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:
     """Returns the operands without the pattern, which is not a file. A pattern that may expand to several words may
     contain one."""
     operands = found.positionals
     if permit.operands != "pattern" or found.has(*permit.given.split()):
         return operands
-    return operands[1:] if operands and not operands[0].split else operands
+    return operands[1:] if operands and not (operands[0].split or operands[0].glob) else operands
 
 
 def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequence[Field]) -> Field | None:
@@ -77,11 +88,19 @@ def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequen
         return field
     if not permit.any:
         return None
+    if (permit.deep or refused or permit.paths) and (field := _find_possible_option(found)):
+        return field
     special = {*refused, *permit.paths.split(), *permit.given.split(), *permit.filters.split(), *permit.deep.split()}
     for flag in found.flags:
         if flag.name in refused or (flag.name not in special and _is_abbreviation(flag.name, special)):
             return flag.field
     return None
+
+
+def _find_possible_option(found: Scan) -> Field | None:
+    """Returns a word that may turn out to be an option, such as `-r`. Names that are found or of a loop do not."""
+    unsure = found.positionals[: len(found.positionals) - found.literal]
+    return next((f for f in unsure if f.text[:1] == DYNAMIC and f.text[1:2] not in (INSIDE, NAMES)), None)
 
 
 def _is_abbreviation(name: str, options: set[str]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from itertools import zip_longest
 
 from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
@@ -25,6 +27,14 @@ _XARGS = (
 )
 _MAX_WRAPPERS = 6
 _SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
+_NAME_TESTS = ("-v", "-R")
+# These are always numbers.
+_COUNT = re.compile(r"\$[#?$!]|\$\{#\w+\}")
+# What find does to files or runs; also as words that a wildcard may match.
+_FIND_ACTIONS = (
+    *("-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"),
+    *("-o", "-or", "-a", "-not", "!", ",", "(", ")"),
+)
 # For these the table has only the kind of host; the arguments have its name.
 _NAMED_HOSTS = frozenset({"the remote", "the host it is given"})
 
@@ -54,8 +64,8 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
         _check_wrapped(name, wrapped, scope, proof, depth)
         return
     if name in ("[", "test"):
-        if any(field.text in ("-v", "-R") for field in arguments):
-            raise _Unproved("tests a name that may run a command")
+        if doubt := find_test_doubt(arguments[:-1] if name == "[" else arguments):
+            raise _Unproved(doubt)
         return
     permit = tables.read_only().permits.get(name)
     if permit is None:
@@ -64,6 +74,22 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
         _check_verb(name, permit, arguments, scope, proof)
     else:
         _check_permit(name, name, permit, arguments, scope, proof, depth)
+
+
+def find_test_doubt(arguments: Sequence[Field]) -> str:
+    """Returns why a word of `[` may become `-v` or `-R` with a name after it: `-v 'a[$(…)]'` runs the command in it."""
+    for field, following in zip_longest(arguments, arguments[1:]):
+        if field.text in _NAME_TESTS or (field.glob and any(fnmatchcase(test, field.text) for test in _NAME_TESTS)):
+            return "tests a name that may run a command"
+        leads = following is not None and _may_be_option(field) and (not following.exact or "[" in following.text)
+        if leads or (field.split and not _COUNT.fullmatch(field.raw)):
+            return f"{field.shown} may become an operator of the test"
+    return ""
+
+
+def _may_be_option(field: Field) -> bool:
+    """Whether its unknown value may begin with a dash. A found name or one of a loop does not."""
+    return field.text[:1] == DYNAMIC and field.text[1:2] != INSIDE
 
 
 def _trusted_name(field: Field) -> str | None:
@@ -261,6 +287,8 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         if text in table.find_valued:
             if text in ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename") and index < len(arguments):
                 names.append(arguments[index].text.rpartition("/")[2])
+            if index < len(arguments) and _may_be_action(arguments[index]):
+                raise _Unproved(f"{arguments[index].shown} may become an action of find")
             index += 1
         elif text == "-execdir":
             raise _Unproved("find runs a command in folders of its own")
@@ -284,6 +312,11 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
     filters = () if is_alternative else tuple(names)
     for start in starts or [Field(".", (0, 1), ".")]:
         proof.read(start, scope, deep=True, names_only=not runs, filters=filters)
+
+
+def _may_be_action(field: Field) -> bool:
+    """Whether the value of a test may become several words, one of them an action."""
+    return field.split or (field.glob and any(fnmatchcase(action, field.text) for action in _FIND_ACTIONS))
 
 
 def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:

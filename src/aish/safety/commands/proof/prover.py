@@ -17,7 +17,7 @@ from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.proof.listing import find_listing, lists_names
-from aish.safety.commands.proof.programs import check_command
+from aish.safety.commands.proof.programs import check_command, find_test_doubt
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.agreement import is_certain, is_whole
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field, expand
@@ -46,6 +46,7 @@ _SAFE_OPERATORS = frozenset(
     {"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"}
 )
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
+_PLAIN_VALUE = re.compile(r"(?![/:])(?!.*(\.\.|//|:/))[\w.,@:;=*+/ -]*")
 _NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
 # A number, or an operator of a test.
 _NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
@@ -221,7 +222,7 @@ class _Prover:
             self.doubt(f"{name} is an alias of {scope.aliases[name]}", node.span, "alias")
 
     def _prove_assignment(self, assignment: Assignment, *, alone: bool) -> None:
-        harmless = _is_own_name(assignment.name) if alone else assignment.name in tables.read_only().variables
+        harmless = _is_own_name(assignment.name) if alone else _is_for_output(assignment)
         if not harmless or assignment.indexed:
             self.doubt(f"sets {assignment.name}, which may change what programs do", assignment.span, "assignment")
         for word in assignment.value:
@@ -287,6 +288,10 @@ class _Prover:
         elif node.name == "[[" and operators & _ARITHMETIC_TESTS and (dynamic or not all(map(_is_numeric, node.words))):
             # A name, or a text such as 'a[$(…)]', is evaluated as arithmetic, which runs the command in it.
             self.doubt("compares as numbers what may run a command", node.span, "test")
+        elif node.name == "[":
+            fields = [field for word in node.words for field in expand(word, self._scope)]
+            if doubt := find_test_doubt(fields):
+                self.doubt(doubt, node.span, "test")
 
 
 def _is_file(field: Field) -> bool:
@@ -321,6 +326,14 @@ def _is_numeric(word: Word) -> bool:
 def _is_own_name(name: str) -> bool:
     """A lower-case name without a meaning to any shell."""
     return _OWN_NAME.fullmatch(name) is not None and _STEERING_NAMES.fullmatch(name) is None
+
+
+def _is_for_output(assignment: Assignment) -> bool:
+    """Whether it changes only how output looks. As a path, `LANGUAGE` and `TZ` make a program read any file."""
+    if assignment.name not in tables.read_only().variables or len(assignment.value) != 1:
+        return False
+    value = assignment.value[0].literal
+    return value is not None and _PLAIN_VALUE.fullmatch(value) is not None
 
 
 def _may_move(node: Node, scope: Scope) -> bool:
