@@ -183,7 +183,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "frontends/http/test_tool_modes.py::*",
         "e2e/test_tool_calls.py::*",
     ),
-    "§7 native, constrained, prompted: auto picks, falls back and remembers": ("providers/test_toolmode.py::*",),
+    "§7 native, constrained, prompted: auto picks, falls back and remembers": ("providers/test_tool_calling.py::*",),
     "§7 schemas are simplified for backends, never made stricter": ("tool_calls/test_sanitiser.py::*",),
     "§23 configuration: layered, checked, trusted": (
         "config/*::*",
