@@ -1,6 +1,6 @@
 """How fast what is acknowledged becomes durable: `make bench-durability`. Needs PostgreSQL's binaries.
 
-An append is one event of a turn, and whoever made it waits until it is on disk; 64 do so at a time. SQLite is held to
+An append is one event of a turn, and its maker waits until it is on disk; 64 do so at a time. SQLite is held to
 an absolute rate, the best of several rounds: other work on the machine only takes away. PostgreSQL is held to a ratio
 over the plain way, a commit for each append over as many connections as the store may use, in the same run on the
 same server; rounds take turns, and the ratio is the median over neighbouring ones. Then whole turns (begun, twenty

@@ -89,7 +89,7 @@ class Bench:
         seen: dict[str, list[Figures]] = {gateway.name: [] for gateway in running}
         for number in range(self.rounds + 1):
             for measure in measures.ROUND:
-                for gateway in reversed(running) if number % 2 else running:  # nobody always comes after the same one
+                for gateway in reversed(running) if number % 2 else running:  # none always comes after the same one
                     sizes = self.sizes if number else measures.WARM  # thrown away
                     seen[gateway.name].append({"round": number, **self.measured(measure, gateway, sizes)})
                     self.settled(running)
@@ -98,7 +98,7 @@ class Bench:
             self.figures.setdefault(name, {}).update(medians([one for one in found if one["round"]]))
 
     def settled(self, running: list[Gateway]) -> None:
-        """Waits until nobody works on what is over: some do for a second, at the cost of whoever is next."""
+        """Waits until no gateway works on what is over: some do for a second, at the cost of the next one."""
         self.upstream.settled()
         deadline = time.monotonic() + QUIET_S
         while time.monotonic() < deadline:

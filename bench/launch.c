@@ -1,6 +1,6 @@
 /* Runs a program to its end and says what it took: `launch FD WORD...` writes one line to FD:
  * nanoseconds of CLOCK_MONOTONIC at its start, at its end, microseconds of processor, KiB at its peak, wait status.
- * It is small because a program's peak memory starts with that of whoever forked it. */
+ * It is small because a program's peak memory starts with that of its parent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

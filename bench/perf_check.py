@@ -4,8 +4,9 @@
     make perf-baseline    writes the baseline anew, after a change that is meant
 
 Instructions do not depend on what else the machine does. Each figure is a ratio to the instructions of fixed work that
-is nobody's (`calibration`; for whole starts, a bare interpreter), counted the same way, so that another interpreter
-does not look like a change of ours. Needs valgrind, cc and Linux; where they are missing it says so and judges nothing.
+is of no program here (`calibration`; for whole starts, a bare interpreter), counted the same way, so that another
+interpreter does not look like a change of ours. Needs valgrind, cc and Linux; where they are missing it says so and
+judges nothing.
 """
 
 from __future__ import annotations

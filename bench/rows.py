@@ -1,8 +1,8 @@
 """What a benchmark says: rows, each one figure of ours beside those of peers and limits, and the bar it is held to.
 
 A peer does the same job and can be better or worse. A limit is what the job costs without us: no gateway, a bare
-interpreter, bash itself. Nobody is behind a limit; it says how much is left to gain. Knows nothing of how figures are
-made.
+interpreter, bash itself. No program is behind a limit; it says how much is left to gain. Knows nothing of how figures
+are made.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Row:
     bar: str = ""
     met: bool | None = None
     rounds: int = 1
-    notes: dict[str, str] = field(default_factory=dict)  # why somebody has no figure
+    notes: dict[str, str] = field(default_factory=dict)  # why a peer has no figure
 
     @property
     def key(self) -> str:

@@ -268,7 +268,9 @@ def banned_words(text: str) -> set[str]:
     return {word.lower() for word in BANNED_WORDS.findall(text)}
 
 
-def test_banned_words_are_nowhere_in_the_sources():
+def test_banned_words_are_nowhere_in_the_sources_and_the_docs():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    assert {path.name for path in pages if banned_words(path.read_text())} == set()
     files = {path for kind in TEXT_FILES for path in SOURCE.rglob(kind)}
     found = {path.relative_to(SOURCE).as_posix(): banned_words(path.read_text()) for path in files}
     assert {path: words for path, words in found.items() if words} == WORDS_OF_THE_WIRE

@@ -36,7 +36,7 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "limit": 
 
 
 class Offering:
-    """So many tools that nobody calls."""
+    """So many tools that no model calls."""
 
     def __init__(self, count: int) -> None:
         self._specs = [ToolSpec(f"tool_{n}", f"Does thing {n}.", SCHEMA, Effect.READ, "many") for n in range(count)]

@@ -40,7 +40,7 @@ def measured(subject: Subject) -> Row:
 
 
 def measure(subject: Subject) -> list[float]:
-    """The least of each, tried again where it seems worse than its size: whoever is slow is so every time."""
+    """The least of each, tried again where it seems worse than its size: a slow program is so every time."""
     costs = [subject.cost(size) for size in subject.sizes]
     for _ in range(TRIES - 1):
         if steepest_of(subject.sizes, costs) <= MOST:

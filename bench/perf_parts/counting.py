@@ -1,4 +1,4 @@
-"""The two calls of counting.c, for Python. The library's path is in the environment of whoever is counted."""
+"""The two calls of counting.c, for Python. The library's path is in the environment of the counted process."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def combine_tools(
 
 
 class ToolSelection(msgspec.Struct, eq=False, dict=True):
-    """`list_known` lists every tool there is. `offered` are the tools of ours that this request may use and the model
-    is shown; `clients` are the client's own. `specs` are both."""
+    """`_list_known` lists every tool there is. `_offered` are the tools of ours that this request may use and the model
+    is shown; `_clients` are the client's own. `specs` are both."""
 
     _list_known: Callable[[], Iterable[ToolSpec]]
     _offered: dict[str, ToolSpec] = {}

@@ -2,7 +2,7 @@
 
 A deadline that is due soon has a timer of its own, set for the earliest moment at which anything can be due; when it
 fires it checks what is due and is set again. Later deadlines are checked by the shared timer of all requests
-(`net.deadlines`). So a piece of a body costs a time stamp, not a timer. The pool enforces the deadline for connecting.
+(`net.event_loop`). So a piece of a body costs a time stamp, not a timer. The pool enforces the deadline for connecting.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Classifies what reading a path reveals: nothing (the workspace, harmless places), something outside, or a secret.
 
-Does not access the disk, so links are not followed here; the gate checks them (`disk_check`).
+Does not access the disk, so links are not followed here; the gate checks them (`real_paths`).
 """
 
 from __future__ import annotations
