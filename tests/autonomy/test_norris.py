@@ -16,6 +16,7 @@ from aish.engine.model.ledger import Caps, Prices
 from aish.errors import RunBusy
 from aish.ports import CallContext
 from aish.providers.scripted import Item, ScriptedProvider, from_steps
+from aish.runs import ownership
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta, ToolResult, TurnEnd
 from aish.types.messages import SystemMessage, user
@@ -537,8 +538,11 @@ async def test_a_command_that_a_rule_allows_and_that_destroys_nothing_runs() -> 
     assert person.commands == ["make", "ls"]
 
 
-async def test_a_run_whose_owner_is_frozen_past_its_lease_goes_on_and_its_open_turn_is_closed() -> None:
+async def test_a_run_whose_owner_is_frozen_past_its_lease_goes_on_and_its_open_turn_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The owner lives, so nothing but its lease says that it has lost the run."""
+    monkeypatch.setattr(ownership, "_WATCH_S", 0.1)
     bench = Bench(text("GOAL: complete"), tools=tools())
     frozen = "host/alive/1"
     store = bench.store
@@ -554,7 +558,25 @@ async def test_a_run_whose_owner_is_frozen_past_its_lease_goes_on_and_its_open_t
     assert closed.end is TurnEnd.INTERRUPTED
 
 
-async def test_a_run_whose_owner_holds_its_lease_is_not_taken() -> None:
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+async def test_a_run_that_is_renewed_is_not_taken_by_a_process_whose_clock_is_wrong(ahead_s: float) -> None:
+    bench = Bench(text("GOAL: complete"), tools=tools())
+    live = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.RUNNING, b"{}", owner="host/alive/1")
+    made = await bench.store.create_run(live, lease_s=-ahead_s)  # to this process the lease seems long over, or endless
+
+    async def renew() -> None:
+        await asyncio.sleep(0.1)
+        assert await bench.store.renew_run("run_1", made.fence, lease_s=30 - ahead_s)
+
+    renewing = asyncio.create_task(renew())
+    with pytest.raises(RunBusy):
+        await resume(bench, live, Person())
+    await renewing
+    assert (await bench.engine.runs.find("run_1")).fence == made.fence
+
+
+async def test_a_run_whose_owner_holds_its_lease_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "_WATCH_S", 0.1)
     bench = Bench(text("GOAL: complete"), tools=tools())
     held = RunRecord("run_1", RunKind.NORRIS, "sess_1", "g", RunState.RUNNING, b"{}", owner="host/alive/1")
     await bench.store.create_run(held, lease_s=60)

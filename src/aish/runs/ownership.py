@@ -20,6 +20,10 @@ from aish.types.runs import OPEN_STATES, RunKind, RunRecord, RunState, StepRecor
 from aish.types.tools import Effect
 
 LEASE_S = 30.0
+_RENEW_S = LEASE_S / 3
+# A process that lives renews its lease within this time, by any clock.
+_WATCH_S = _RENEW_S + 2.0
+_LOOK_S = 0.25
 _VERIFY_S = 10.0
 _CLOSING_S = 5.0
 
@@ -53,7 +57,7 @@ class OwnedRun:
     async def renew_lease(self) -> None:
         """Renews the lease until the task is cancelled or the run is lost."""
         while True:
-            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.sleep(_RENEW_S)
             with suppress(StoreError):  # the store may be back before the lease ends
                 if not await self._store.renew_run(self.record.id, self.record.fence, lease_s=LEASE_S):
                     return
@@ -145,12 +149,23 @@ class RunKeeper:
 
     async def _claim(self, run: RunRecord) -> RunRecord:
         dead = run.owner if run.owner and not self._owners.is_alive(run.owner) else ""
+        if run.owner not in ("", dead, self._owners.me):
+            await self._check_silent(run)
         claimed = await self._store.claim_run(run.id, self._owners.me, lease_s=LEASE_S, dead=dead)
         if claimed is None:
-            raise RunBusy(
-                f"another process works on the run {run.id}", hint="it can be taken over once that one has ended"
-            )
+            raise _busy(run.id)
         return claimed
+
+    async def _check_silent(self, run: RunRecord) -> None:
+        """Watches whether a lease that is over is still renewed: our clock may differ from its owner's. Raises RunBusy.
+        A process that is frozen renews nothing."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + _WATCH_S
+        while not 0 < run.lease_ms - self._clock.now_ms() <= 3000 * LEASE_S and loop.time() < due_s:
+            found = await self._store.find_run(run.id)
+            if found is None or (found.lease_ms, found.fence) != (run.lease_ms, run.fence):
+                raise _busy(run.id)
+            await asyncio.sleep(_LOOK_S)
 
     async def _recover(self, step: StepRecord, run: RunRecord) -> StepRecord:
         """Finds out what became of an effect whose outcome was not stored, and stores it."""
@@ -187,6 +202,10 @@ class RunKeeper:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(_CLOSING_S):
                     await run.release()
+
+
+def _busy(run: str) -> RunBusy:
+    return RunBusy(f"another process works on the run {run}", hint="it can be taken over once that one has ended")
 
 
 def _redact_text(text: str, redact: Callable[[bytes], bytes]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -231,13 +231,17 @@ class ServerRuns:
     async def _take_over(self) -> None:
         """Continues the runs of servers that died."""
         while True:
-            try:
+            with suppress(StoreError):
                 for run in await self._host.engine.runs.list_orphaned():
                     if len(self._working) < _MAX_AT_ONCE and _is_servers(run) and run.id not in self._working:
-                        await self._begin(self._host.engine.runs.take_over(run.id), None)
-            except (RunBusy, RunNotFound, StoreError) as exc:
-                log.info("a run was not taken over: %s", exc.message)
+                        await self._take_over_one(run.id)
             await asyncio.sleep(_LOOK_S)
+
+    async def _take_over_one(self, id: str) -> None:
+        try:
+            await self._begin(self._host.engine.runs.take_over(id), None)
+        except (RunBusy, RunNotFound, StoreError) as exc:
+            log.info("a run was not taken over: %s", exc.message)
 
 
 class _Watcher:
