@@ -44,7 +44,18 @@ def test_what_the_grammar_reads_as_quoted_is_read_again_as_bash_does():
     assert verdict.level is Level.DESTRUCTIVE and verdict.catastrophe
 
 
-@pytest.mark.parametrize("line", ["[ 3 -eq 3 ]", "[ $# -gt 0 ]", "[ $x -eq 1 ]", "echo $((1+2))", "echo $'a\\tb'"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[ 3 -eq 3 ]",
+        "[ $# -gt 0 ]",
+        '[ "$x" -eq 1 ]',
+        '[ "$x" = "$y" ]',
+        "find . -name *.py",
+        "echo $((1+2))",
+        "echo $'a\\tb'",
+    ],
+)
 def test_plain_numbers_and_plain_escapes_stay_provable(line):
     assert classify(line, CONTEXT).level is Level.SAFE
 
