@@ -419,6 +419,22 @@ def test_a_public_name_exists_once():
     assert repeated_names(both, (ast.FunctionDef,)) == {"read"}
 
 
+def private_imports(modules: Sources) -> set[str]:
+    return {
+        f"{path}: {alias.name}"
+        for path, source in modules.items()
+        for node in ast.walk(parsed(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aish")
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.endswith("__")
+    }
+
+
+def test_no_module_imports_a_private_name_of_another():
+    assert private_imports(sources()) == set()
+    assert private_imports({"a.py": "from aish.b import _x, y\n"}) == {"a.py: _x"}
+
+
 # Small modules.
 
 SMALL_LINES = 80

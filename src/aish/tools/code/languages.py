@@ -155,7 +155,7 @@ def find_named_server(name: str, root: Path, choice: ServerChoice) -> FoundServe
         return FoundServer(name, command=tuple(configured), where="config")
     refusal = ""
     for folder, is_projects in _program_folders(root, choice.search_path):
-        program = _find_in(folder, server, root)
+        program = _find_in(folder, server)
         if program and is_projects and not choice.project_programs:
             refusal = f"{program} is the project's own; to run it set ide.project_programs = true"
         elif program and server.ask_compiler and not choice.project_programs and _bundled_compiler(program) is None:
@@ -175,7 +175,7 @@ def _program_folders(root: Path, search_path: str) -> list[tuple[Path, bool]]:
     return [*((folder, False) for folder in on_path), *((folder, True) for folder in own)]
 
 
-def _find_in(folder: Path, server: ServerEntry, root: Path) -> str:
+def _find_in(folder: Path, server: ServerEntry) -> str:
     program = shutil.which(server.command[0], path=str(folder))
     if program is None:
         return ""

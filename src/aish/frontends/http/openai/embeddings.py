@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`."""
+"""`POST /v1/embeddings` and `POST /tokenize`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.openai.models import TokenizeBody, _tokenize_decoder, count_text
+from aish.frontends.http.openai.models import count_text
 from aish.frontends.http.server.disconnect_monitor import run_while_connected
 from aish.frontends.http.server.http_errors import bad_field, decode_body
 from aish.frontends.http.server.routes import HttpRoute
@@ -35,7 +35,17 @@ class EmbeddingsBody(msgspec.Struct, frozen=True):
     dimensions: int | None = None
 
 
+class TokenizeBody(msgspec.Struct, frozen=True):
+    """llama.cpp calls the text `content`, vLLM `prompt`, others `text`."""
+
+    model: str = ""
+    content: str | None = None
+    prompt: str | None = None
+    text: str | None = None
+
+
 _embeddings_decoder = msgspec.json.Decoder(EmbeddingsBody)
+_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
 
 
 class Embeddings:

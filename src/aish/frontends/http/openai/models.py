@@ -1,4 +1,4 @@
-"""`GET /v1/models`, `POST /tokenize`, and how many tokens a request has.
+"""`GET /v1/models`, and how many tokens a request has.
 
 Presets come first in the list: they are the names that the operator chose. Tokens are counted by the backend's own
 tokenizer where it has one, else estimated from the characters.
@@ -20,18 +20,6 @@ from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import RequestTools
 from aish.types.messages import AssistantMessage, Message
 from aish.types.models import ModelProfile
-
-
-class TokenizeBody(msgspec.Struct, frozen=True):
-    """llama.cpp calls the text `content`, vLLM `prompt`, others `text`."""
-
-    model: str = ""
-    content: str | None = None
-    prompt: str | None = None
-    text: str | None = None
-
-
-_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
 
 
 class ModelRoutes:

@@ -16,7 +16,7 @@ from aish.frontends.http.server.http_errors import HttpProblem, bad_field, uncov
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import (
     RequestTools,
-    _runnable,
+    runnable_tools,
 )
 from aish.frontends.run_requests import make_planning
 from aish.types.messages import (
@@ -143,7 +143,7 @@ def build_turn_request(
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else context,
-        tools=_runnable(service, caller, tools) if tools.agreed else tools.ours,
+        tools=runnable_tools(service, caller, tools) if tools.agreed else tools.ours,
         dynamic_mcp="" if tools.dynamic is None else tools.dynamic.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,

@@ -137,7 +137,7 @@ def _with_agreed(service: Service, mcp: Sequence[McpEntry], tools: RequestTools)
     return msgspec.structs.replace(tools, agreed=frozenset(n for names in agreed for n in names if n not in asked))
 
 
-def _runnable(service: Service, caller: Caller, tools: RequestTools) -> tuple[str, ...]:
+def runnable_tools(service: Service, caller: Caller, tools: RequestTools) -> tuple[str, ...]:
     """The tools that can come to run, where the client has agreed to some. The gate's questions then have an answer for
     these tools only, so where no user can be asked, tools that need other consent are not shown."""
     if service.consent_for(caller) is not None:

@@ -25,7 +25,7 @@ def predict_output(node: Node, scope: Scope, stdin: str | None = None, depth: in
     if depth > _MAX_DEPTH:
         return None
     if isinstance(node, Simple):
-        return _predict_simple(node, scope, stdin, depth)
+        return _predict_simple(node, scope, stdin)
     if node.kind is BlockKind.PIPELINE:
         text = stdin
         for stage in node.body:
@@ -53,7 +53,7 @@ def predict_input(redirects: tuple[Redirect, ...], scope: Scope) -> str | None:
     return None
 
 
-def _predict_simple(node: Simple, scope: Scope, stdin: str | None, depth: int) -> str | None:
+def _predict_simple(node: Simple, scope: Scope, stdin: str | None) -> str | None:
     fields = [field for word in node.words for field in expand(word, scope, evaluate_substitution)]
     if not fields:
         return None

@@ -26,7 +26,7 @@ def check_operands(
     rules = grammar(flags or permit.flags, single=permit.single)
     found = scan(arguments, rules)
     names_only = permit.operands == "names"
-    if refused := _find_refused(permit, found, rules, arguments):
+    if refused := _find_refused(permit, found, arguments):
         proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
         return
     filters = _find_filters(permit, found)
@@ -81,7 +81,7 @@ def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:
     return operands[1:] if operands and not (operands[0].split or operands[0].glob) else operands
 
 
-def _find_refused(permit: Permit, found: Scan, rules: Grammar, arguments: Sequence[Field]) -> Field | None:
+def _find_refused(permit: Permit, found: Scan, arguments: Sequence[Field]) -> Field | None:
     """Returns an option that names files elsewhere, also abbreviated (`--fil`), or an operand that does (`@list`)."""
     refused = permit.refuse.split()
     if "@" in refused and (field := next((f for f in arguments if f.text[:1] in _MAY_BE_LIST), None)):

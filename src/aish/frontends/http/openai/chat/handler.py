@@ -123,7 +123,7 @@ def read_chat_messages(messages: Sequence[ChatMessage]) -> list[Message]:
             case "user":
                 read.append(UserMessage(_parts(f"{field}.content", message.content)))
             case "assistant":
-                calls = _calls(field, message)
+                calls = _calls(message)
                 names.update((call.id, call.name) for call in calls)
                 text = _text(f"{field}.content", message.content)
                 read.append(AssistantMessage(text, calls, message.reasoning_content or ""))
@@ -172,7 +172,7 @@ def read_tools(tools: Sequence[dict[str, Any]]) -> tuple[list[ClientFunction], l
     return functions, servers
 
 
-def _calls(field: str, message: ChatMessage) -> tuple[ToolCall, ...]:
+def _calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     calls = [call for call in message.tool_calls or () if call.function is not None]
     return tuple(ToolCall(c.id, c.function.name, c.function.arguments) for c in calls if c.function)
 
