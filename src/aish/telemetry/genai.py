@@ -31,7 +31,7 @@ from aish.types.events import (
     UsageReported,
     decode_event,
 )
-from aish.types.messages import Message, TextPart, UserMessage
+from aish.types.messages import Message, UserMessage, text_of
 from aish.types.tools import ResultStatus
 
 Attributes = dict[str, str | int | float | list[str]]
@@ -125,7 +125,6 @@ class _Turn:
         self._instruments = instruments
         self._shared: Attributes = {"gen_ai.conversation.id": event.session} if event.session else {}
         self._began_ms = event.at_ms
-        self._model = body.model
         self._step: _Step | None = None
         self._calls: dict[str, ToolCallReady] = {}
         self._failure: Failed | None = None
@@ -209,7 +208,7 @@ class _Turn:
         }
         call = self._calls.pop(event.call, None)
         if self._instruments.content:
-            attributes["gen_ai.tool.call.result"] = _text(body.parts)[:_MAX_CHARS]
+            attributes["gen_ai.tool.call.result"] = text_of(body.parts)[:_MAX_CHARS]
             if call is not None:
                 attributes["gen_ai.tool.call.arguments"] = call.arguments[:_MAX_CHARS]
         start_ns = _ns(event.at_ms) - int(body.duration_ms * 1_000_000)
@@ -280,17 +279,13 @@ def _fail(span: Span, kind: str, message: str = "") -> None:
     span.set_status(Status(StatusCode.ERROR, message[:500] or kind))
 
 
-def _text(parts: tuple[object, ...]) -> str:
-    return "".join(part.text for part in parts if isinstance(part, TextPart))
-
-
 def _input(messages: tuple[Message, ...]) -> str:
     """The last user messages, as many as fit: a client may send its whole conversation."""
     texts: list[str] = []
     room = _MAX_CHARS
     for message in reversed(messages):
         if isinstance(message, UserMessage) and room > 0:
-            texts.insert(0, _text(message.parts)[:room])
+            texts.insert(0, text_of(message.parts)[:room])
             room -= len(texts[0]) + 1
     return _messages("user", texts)
 

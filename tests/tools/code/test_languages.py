@@ -11,6 +11,7 @@ from aish.tools.code.languages import (
     ServerChoice,
     ServerEntry,
     ServerLimits,
+    find_named_server,
     find_server,
     language_table,
     server_spec,
@@ -65,9 +66,9 @@ def test_the_first_server_that_is_there_is_used_and_the_config_may_choose_anothe
 
 def test_a_program_of_the_project_is_not_run_unless_the_config_says_so(tmp_path):
     own = program(tmp_path / ".venv" / "bin", "basedpyright-langserver")
-    found = find_server("basedpyright", tmp_path, ServerChoice())
+    found = find_named_server("basedpyright", tmp_path, ServerChoice())
     assert found.command == () and "ide.project_programs = true" in found.missing
-    allowed = find_server("basedpyright", tmp_path, ServerChoice(project_programs=True))
+    allowed = find_named_server("basedpyright", tmp_path, ServerChoice(project_programs=True))
     assert allowed.command == (str(own), "--stdio") and allowed.where == "the project"
 
 
@@ -75,11 +76,11 @@ def test_a_relative_part_of_the_search_path_is_not_looked_into(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     program(tmp_path, "ty")
     program(tmp_path / "bin", "ty")
-    assert find_server("ty", tmp_path, ServerChoice(search_path=".:bin:")).command == ()
+    assert find_named_server("ty", tmp_path, ServerChoice(search_path=".:bin:")).command == ()
 
 
 def test_what_the_config_says_is_started_as_it_is(tmp_path):
-    found = find_server("clangd", tmp_path, ServerChoice(commands={"clangd": ("/opt/clangd", "-j2")}))
+    found = find_named_server("clangd", tmp_path, ServerChoice(commands={"clangd": ("/opt/clangd", "-j2")}))
     assert (found.command, found.where) == (("/opt/clangd", "-j2"), "config")
 
 
@@ -92,7 +93,7 @@ def test_a_name_that_is_no_server_says_which_there_are(tmp_path):
 def test_the_compiler_is_a_server_from_version_7_on(tmp_path, version, native):
     folder = typescript(tmp_path, version)
     choice = ServerChoice(search_path=str(folder))
-    found = find_server("typescript", tmp_path, choice)
+    found = find_named_server("typescript", tmp_path, choice)
     assert bool(found.command) is native
     program(folder, "typescript-language-server")
     (tmp_path / "node_modules" / "typescript" / "lib").mkdir()
@@ -106,14 +107,14 @@ def test_a_server_of_typescript_does_not_run_the_projects_own_compiler_unasked(t
     typescript(theirs, "5.9.3")
     alone = program(tmp_path / "alone" / "bin", "typescript-language-server").parent
     choice = ServerChoice(search_path=str(alone))
-    found = find_server("typescript-language-server", theirs, choice)
+    found = find_named_server("typescript-language-server", theirs, choice)
     assert found.command == () and "project's own TypeScript" in found.missing
     compiler = tmp_path / "global" / "typescript" / "lib" / "tsserver.js"
     compiler.parent.mkdir(parents=True)
     compiler.write_text("")
     beside = program(tmp_path / "global" / "typescript-language-server" / "lib", "typescript-language-server").parent
     choice = ServerChoice(search_path=str(beside))
-    found = find_server("typescript-language-server", theirs, choice)
+    found = find_named_server("typescript-language-server", theirs, choice)
     spec = server_spec("typescript", found, theirs, choice, ServerLimits())
     assert spec.options["tsserver"] == {"path": str(compiler)}
 

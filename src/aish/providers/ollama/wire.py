@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aish.providers.openai.model_facts import positive_number
 from aish.providers.openai.request import Json, as_json_object, encode_tools, with_separate_images
 from aish.providers.openai.response import read_logprobs, tokens_used
 from aish.types.chunks import CallFragment, Chunk, StepEnd
@@ -124,7 +125,7 @@ def running_window(running: Any, model: str) -> int | None:
     wanted = {model, model if ":" in model else f"{model}:latest"}
     for entry in running.get("models") or () if isinstance(running, dict) else ():
         if isinstance(entry, dict) and wanted & {str(entry.get("name")), str(entry.get("model"))}:
-            return _positive(entry.get("context_length"))
+            return positive_number(entry.get("context_length"))
     return None
 
 
@@ -134,7 +135,7 @@ def file_window(shown: Json) -> int | None:
     for line in parameters.splitlines() if isinstance(parameters, str) else ():
         name, _, value = line.strip().partition(" ")
         if name == "num_ctx" and (size := value.strip()).isdecimal() and len(size) <= _WINDOW_DIGITS:
-            return _positive(int(size))
+            return positive_number(int(size))
     return None
 
 
@@ -142,7 +143,7 @@ def trained_window(shown: Json) -> int | None:
     info = shown.get("model_info")
     for key, value in info.items() if isinstance(info, dict) else ():
         if key.endswith(".context_length"):
-            return _positive(value)
+            return positive_number(value)
     return None
 
 
@@ -181,7 +182,3 @@ def _encode_message(message: Message) -> Json:
 def _encode_call(call: ToolCall) -> Json:
     arguments = msgspec.json.decode(as_json_object(call.arguments))
     return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
-
-
-def _positive(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

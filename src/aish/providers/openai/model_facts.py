@@ -50,7 +50,7 @@ def token_count(answer: Any) -> int | None:
     if not isinstance(answer, dict):
         return None
     for key in ("count", "length"):
-        if (count := _positive(answer.get(key))) is not None:
+        if (count := positive_number(answer.get(key))) is not None:
             return count
     tokens = answer.get("tokens")
     return len(tokens) or None if isinstance(tokens, list) else None
@@ -84,18 +84,18 @@ def _context_size(entry: dict[str, Any]) -> int | None:
     if entry.get("state") == "not-loaded":
         return None
     meta = entry.get("meta")  # llama.cpp
-    running = _positive(meta.get("n_ctx")) if isinstance(meta, dict) else None
-    sizes = (_positive(entry.get(key)) for key in _CONTEXT_KEYS)
+    running = positive_number(meta.get("n_ctx")) if isinstance(meta, dict) else None
+    sizes = (positive_number(entry.get(key)) for key in _CONTEXT_KEYS)
     return running or next((size for size in sizes if size), None)
 
 
 def _parameters(entry: dict[str, Any]) -> int | None:
     """Reported by llama.cpp only."""
     meta = entry.get("meta")
-    return _positive(meta.get("n_params")) if isinstance(meta, dict) else None
+    return positive_number(meta.get("n_params")) if isinstance(meta, dict) else None
 
 
-def _positive(value: Any) -> int | None:
+def positive_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -123,7 +123,7 @@ def _openrouter_capabilities(entry: dict[str, Any]) -> Capabilities:
 
 def _slot_context(props: dict[str, Any]) -> int | None:
     settings = props.get("default_generation_settings")
-    return _positive(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    return positive_number(settings.get("n_ctx")) if isinstance(settings, dict) else None
 
 
 def _llama_capabilities(props: dict[str, Any]) -> Capabilities:

@@ -28,7 +28,6 @@ _STDERR_LINE_CHARS = 2000  # redacted as a whole; less is shown
 
 class StdioTransport:
     def __init__(self, spec: ServerSpec, child: ChildProcess, incoming: IncomingMessages) -> None:
-        self._spec = spec
         self._child = child
         self._peer = Peer(
             self._write,
