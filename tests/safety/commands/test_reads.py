@@ -467,6 +467,9 @@ TZ=../../home/bob/x date
 LC_ALL=/tmp/x ls
 LANGUAGE=de:../../tmp/x ls
 LANG=$x ls
+x='1 .env'; head -n$x f
+x='a .env'; grep -e$x f
+x='a .env'; grep --regexp=$x f
 """
 
 EVERYDAY = r"""

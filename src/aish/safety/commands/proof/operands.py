@@ -68,8 +68,11 @@ def _check_option_values(
     """Reads what an option's value may add: as several words it is a file, too (`x='a .env'; grep -e $x f`)."""
     operands = {id(field) for field in found.positionals}
     for field in arguments:
-        if (field.split or field.glob) and id(field) not in operands and field.text[:1] != "-":
-            proof.read(field, scope, names_only=names_only)
+        if id(field) in operands or not (field.split or field.glob):
+            continue
+        if field.split or field.text[:1] != "-":  # `-n$x` may be `-n1 .env`
+            rest = Field(DYNAMIC, field.span, field.raw, split=True) if field.text[:1] == "-" else field
+            proof.read(rest, scope, names_only=names_only)
 
 
 def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:
