@@ -80,7 +80,7 @@ class App:
                 path, shape = route.path, route.shape
                 spends = exchange.method == "POST" and not route.free
                 caller = Caller() if route.open else await service.keys.authenticate(exchange, spends=spends)
-                if spends:
+                if spends and caller.digest:  # a key in the store
                     await self._quota.check(caller, exchange, service.config.max_stored_bytes)
                 if spends and service.is_starting:  # a tool that is not listed yet would be taken for the client's
                     await service.wait_until_started()
