@@ -338,6 +338,10 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
         """Deletes turns that started before. Returns how many."""
 
+    async def trim_traces(self, max_bytes: int) -> int:
+        """Deletes the oldest turns of no session until the events of the others take at most so many bytes. Returns how
+        many."""
+
     async def put(self, document: Document, *, wait: bool = True) -> None:
         """Replaces the document of that kind and id, if there is one."""
 

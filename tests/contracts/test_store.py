@@ -686,3 +686,18 @@ async def test_what_a_key_has_stored_is_counted_until_it_is_deleted(store: Store
     await store.delete("response", "r")
     await store.delete_session("key_1/a")
     assert await store.stored_bytes("key_1") == 0
+
+
+async def test_of_turns_without_a_session_the_oldest_go_when_there_are_too_many(store: Store) -> None:
+    await begin(store, "turn_kept", "sess_1")
+    for number in range(5):
+        await store.record_turn(
+            msgspec.structs.replace(turn(f"turn_{number}", "", at_ms=1000 + number), end=TurnEnd.ANSWERED),
+            1,
+            b"x" * 40_000,
+        )
+    assert await store.trim_traces(1_000_000) == 0
+    assert await store.trim_traces(100_000) == 3
+    found = [number for number in range(5) if await store.find_turn(f"turn_{number}") is not None]
+    assert found == [3, 4]
+    assert await store.find_turn("turn_kept") is not None

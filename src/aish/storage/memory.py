@@ -179,6 +179,14 @@ class MemoryStore:
         self._remove_from_feed({turn.id for turn in old})
         return len(old)
 
+    async def trim_traces(self, max_bytes: int) -> int:
+        left = max_bytes
+        for turn in sorted(self._turns_of(""), key=lambda turn: turn.started_ms, reverse=True):
+            left -= sum(len(lines) for _, _, lines in self._events.get(turn.id, ()))
+            if left < 0:
+                return await self.delete_turns("", before_ms=turn.started_ms + 1)
+        return 0
+
     async def put(self, document: Document, *, wait: bool = True) -> None:
         self._check_open()
         self._documents[document.kind, document.id] = _with_date(document)

@@ -328,6 +328,13 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
             "are refused with 429 until it has deleted some. 0: no limit. Administrators have none.",
         ),
     ] = 1024**3
+    max_trace_bytes: Annotated[
+        Count,
+        Meta(
+            description="How much the traces of requests without a session may take, of all keys together. The oldest "
+            "are deleted, within ten minutes."
+        ),
+    ] = 4 * 1024**3
     max_requests: Annotated[
         Count, Meta(description="Requests at once; further ones are refused with 503 and `Retry-After`.")
     ] = 4096

@@ -125,6 +125,12 @@ class PostgresStore:
             turn=ANY,
         )
 
+    async def trim_traces(self, max_bytes: int) -> int:
+        before_ms = await self._read(
+            lambda connection: sessions.select_trace_cutoff(connection, max_bytes), after_writes=True
+        )
+        return await self.delete_turns("", before_ms=before_ms) if before_ms else 0
+
     async def put(self, document: Document, *, wait: bool = True) -> None:
         keys = (key_of(document.kind, document.id),)
         if wait:

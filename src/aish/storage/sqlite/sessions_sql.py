@@ -182,6 +182,21 @@ def delete_turns(db: sqlite3.Connection, session: str, before_ms: int) -> int:
     return db.execute("DELETE FROM turns WHERE session = ? AND started_ms < ?", (session, before_ms)).rowcount
 
 
+# The newest turn that does not fit any more.
+_TOO_OLD = """
+    SELECT started_ms FROM (
+      SELECT started_ms, sum(length(body)) OVER (ORDER BY started_ms DESC) AS total
+      FROM turns JOIN events ON turn = turns.id WHERE session = '') AS traces
+    WHERE total > ? ORDER BY started_ms DESC LIMIT 1"""
+
+
+def select_trace_cutoff(db: sqlite3.Connection, max_bytes: int) -> int:
+    """The time before which turns of no session have to go; 0 if all fit. A small file needs no look at its rows."""
+    pages, page_bytes = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "page_size"))
+    row = db.execute(_TOO_OLD, (max_bytes,)).fetchone() if pages * page_bytes > max_bytes else None
+    return int(row[0]) + 1 if row else 0
+
+
 def finish_turn(
     db: sqlite3.Connection, turn: str, end: TurnEnd, finished_ms: int, messages: Sequence[Message], usage: Usage
 ) -> None:

@@ -118,6 +118,11 @@ class SqliteStore:
     async def delete_turns(self, session: str, *, before_ms: int) -> int:
         return await self._write(lambda db: sessions_sql.delete_turns(db, plain(session), before_ms)) or 0
 
+    async def trim_traces(self, max_bytes: int) -> int:
+        await self._write_queued()
+        before_ms = await self._read(lambda db: sessions_sql.select_trace_cutoff(db, max_bytes))
+        return await self.delete_turns("", before_ms=before_ms) if before_ms else 0
+
     async def read_feed(self, after: int, limit: int) -> Sequence[FeedRow]:
         return await self._read(lambda db: sessions_sql.select_feed(db, after, limit))
 

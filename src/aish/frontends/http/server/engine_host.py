@@ -32,7 +32,7 @@ from aish.types.models import means_file
 from aish.types.requests import Limits
 
 _DAY_MS = 86_400_000
-_CLEANUP_INTERVAL_S = 3600.0
+_CLEANUP_INTERVAL_S = 600.0
 _PUBLISH_INTERVAL_S = 1.0  # the most that a worker's figures are behind, as other workers see them
 # For cancelled requests to record their end and to tell the client.
 _CLOSING_GRACE_S = 5.0
@@ -220,11 +220,12 @@ class EngineHost:
             await asyncio.sleep(_PUBLISH_INTERVAL_S)
 
     async def _delete_expired(self) -> None:
-        """Deletes old turns and sessions once an hour; their usage is summed up."""
+        """Deletes old turns and sessions every ten minutes; their usage is summed up."""
         while True:
             before_ms = self.now_ms() - self.config.keep_days * _DAY_MS
             with suppress(AishError):
                 await self.store.delete_turns("", before_ms=before_ms)
+                await self.store.trim_traces(self.config.max_trace_bytes)
                 while await self.store.sum_up_usage(before_ms=before_ms):
                     pass  # a quarter of an hour at a time, so that others can write in between
                 keep_days = self.runtime.config.store.keep_days

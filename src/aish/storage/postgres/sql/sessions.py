@@ -178,6 +178,20 @@ async def insert_ended_turn(connection: SqlConnection, turn: TurnRecord, last_se
     )
 
 
+# The newest turn that does not fit any more.
+_TOO_OLD = """
+    SELECT started_ms FROM (
+      SELECT started_ms, sum(octet_length(body)) OVER (ORDER BY started_ms DESC) AS total
+      FROM turns JOIN events ON turn = turns.id WHERE session = '') AS traces
+    WHERE total > $1 ORDER BY started_ms DESC LIMIT 1"""
+
+
+async def select_trace_cutoff(connection: SqlConnection, max_bytes: int) -> int:
+    """The time before which turns of no session have to go; 0 if all fit."""
+    row = await connection.row(_TOO_OLD, max_bytes)
+    return int(row[0]) + 1 if row else 0
+
+
 async def delete_turns(connection: SqlConnection, session: str, before_ms: int) -> int:
     return await _delete_turns(connection, "session = $1 AND started_ms < $2", session, before_ms)
 
