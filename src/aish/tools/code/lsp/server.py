@@ -27,6 +27,7 @@ from aish.tools.code.languages import (
     LanguageServerSpec,
     ServerChoice,
     ServerLimits,
+    find_named_server,
     find_server,
     language_table,
     server_spec,
@@ -275,7 +276,7 @@ class LanguageServers:
 
     def find_formatter(self, language: str) -> FoundServer | None:
         name = language_table().language[language].formatter
-        return find_server(name, self.space.root, self._choice) if name else None
+        return find_named_server(name, self.space.root, self._choice) if name else None
 
     @asynccontextmanager
     async def use(self, language: str, found: FoundServer) -> AsyncIterator[ServerSession]:
