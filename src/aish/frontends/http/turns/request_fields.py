@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -48,12 +49,16 @@ class Extensions(Knobs, frozen=True):
     tool_mode: Literal["auto", "native", "constrained", "prompted"] | None = None
 
 
+_knob_values = attrgetter(*Knobs.__struct_fields__)
+_NO_KNOBS = Knobs()
+
+
 def read_knobs(given: Extensions) -> Knobs | None:
     """Returns None where no knob is set. `repetition_penalty` is another name of `repeat_penalty`, which wins."""
-    knobs = {name: value for name in Knobs.__struct_fields__ if (value := getattr(given, name)) is not None}
-    if given.repetition_penalty is not None:
-        knobs.setdefault("repeat_penalty", given.repetition_penalty)
-    return Knobs(**knobs) if knobs else None
+    knobs = Knobs(*_knob_values(given))
+    if knobs.repeat_penalty is None and given.repetition_penalty is not None:
+        knobs = msgspec.structs.replace(knobs, repeat_penalty=given.repetition_penalty)
+    return knobs if knobs != _NO_KNOBS else None
 
 
 def read_limits(service: Service, extensions: Extensions) -> Limits:
