@@ -171,9 +171,9 @@ _PROC = Path("/proc")
 async def interrupt_line(bash: BashProcess, pty: Pty) -> None:
     """Stops the running line until the shell waits again. A shell that does not is killed and replaced."""
     for number, wait_s in _LADDER:
-        pty.signal_foreground(number if pty.foreground_group() != pty.pid else signal.SIGINT)
-        if number is not signal.SIGINT:  # otherwise bash would continue with the rest of the line
+        if number is not signal.SIGINT:  # bash must have it before the command ends, or it continues with the line
             pty.signal_child(signal.SIGINT)
+        pty.signal_foreground(number if pty.foreground_group() != pty.pid else signal.SIGINT)
         try:
             async with asyncio.timeout(wait_s):
                 await bash.wait_until_waiting()
