@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -327,3 +328,36 @@ async def test_the_gate_judges_in_the_directory_that_the_turn_has_come_to(tmp_pa
     live.cwd = "/etc"
     await gate.authorise(effect, ask)
     assert [question.rule for question in asked] == ["gate.exec", "destructive"]
+
+
+async def test_root_cannot_undo_the_sandbox(hiding):
+    fence, home = hiding
+    command = (
+        "mount -o remount,rw,bind / ; umount .ssh ; umount store.db; mount -t proc proc /proc; chroot / true; "
+        "touch /opt/aish-was-here ; cat .ssh/* store.db; grep CapEff /proc/self/status"
+    )
+    text = (await tools(home, fence).call("run", {"command": command}, Context())).parts[0].text
+    assert "hush" not in text and not os.path.exists("/opt/aish-was-here")
+    held = int(text.rpartition("CapEff:")[2].split()[0], 16)
+    assert held in (0, 0b1011 if os.geteuid() == 0 else 0)  # CHOWN, DAC_OVERRIDE, FOWNER
+
+
+@pytest.mark.parametrize("folder", ["/tmp/some.service/deeper", "/tmp/emacs{}"])
+async def test_a_socket_in_a_common_folder_is_out_of_reach(hiding, folder):
+    fence, home = hiding
+    place = folder.format(os.getpid())
+    os.makedirs(place)
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(10))
+        writer.close()
+
+    server = await asyncio.start_unix_server(hear, f"{place}/s")
+    try:
+        code = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{place}/s'); s.send(b'act')"
+        text = (await tools(home, fence).call("run", {"command": f'python3 -c "{code}"'}, Context())).parts[0].text
+    finally:
+        server.close()
+        shutil.rmtree(place)
+    assert "Error" in text and heard == []

@@ -20,9 +20,16 @@ SandboxMode = Literal["auto", "bwrap", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
 _TMP = "/tmp"
-# A process that can write to a socket or pipe in these can act outside.
-_SOCKET_FOLDERS = re.compile(r"(tmux|ssh|dbus|aish)-.*|screen.*|\.(X11|ICE)-unix")
-_MAX_SOCKET_FOLDERS = 1000
+_RUN = "/run"
+# A process that can write to a socket or pipe in these can act outside. New sockets appear in them at any time.
+_SOCKET_FOLDERS = re.compile(r"(tmux|ssh|dbus|aish|emacs|nvim)[-.\d].*|screen.*|\.(X11|ICE)-unix")
+_MAX_COVERED = 1000
+# Services put their sockets no deeper. Looking at so many entries takes a few milliseconds.
+_SOCKET_DEPTH = 4
+_MAX_ENTRIES = 20_000
+# Capabilities that root keeps: it may write to a workspace that belongs to another user. With any of the others root
+# could undo the sandbox, for example mount the file system again.
+_KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
 # Folders and files below the home with keys, tokens and sessions.
 _SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
@@ -112,12 +119,13 @@ class Bubblewrap:
         enclosing, others = self._split_hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
-            *chain.from_iterable(islice(_cover_sockets(), _MAX_SOCKET_FOLDERS)),
+            *chain.from_iterable(islice(_cover_sockets(self._workspace), _MAX_COVERED)),
             *_mask_arguments(enclosing),
             *("--bind", workspace, workspace),
             *_mask_arguments(others),
             *("--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
+            *_capability_arguments(),
             *(() if self._network else ("--unshare-net",)),
             "--",
         )
@@ -150,16 +158,42 @@ class Bubblewrap:
         return done.returncode == 0
 
 
-def _cover_sockets() -> Iterator[tuple[str, ...]]:
-    """Covers folders with sockets by an empty folder, and single sockets by an empty file. Links lead nowhere new."""
-    with os.scandir(_TMP) as entries:
-        for entry in entries:
-            if entry.is_symlink() or entry.is_file():
+def _capability_arguments() -> Iterator[str]:
+    """A user other than root has no capabilities in the sandbox anyway."""
+    yield from ("--cap-drop", "ALL")
+    if os.geteuid() == 0:
+        yield from chain.from_iterable(("--cap-add", name) for name in _KEPT_BY_ROOT)
+
+
+def _cover_sockets(workspace: Path) -> Iterator[tuple[str, ...]]:
+    """Covers sockets and pipes of services: single ones by an empty file, known folders of them by an empty folder.
+    A read-only file system does not prevent that a process connects to them. Links lead nowhere new."""
+    left = _MAX_ENTRIES
+    folders = [(_TMP, _SOCKET_DEPTH), (_RUN, _SOCKET_DEPTH)]
+    while folders and left > 0:
+        folder, depth = folders.pop(0)
+        for entry in _list_folder(folder, left):
+            left -= 1
+            if entry.is_symlink() or entry.is_file() or entry.path == str(workspace):
                 continue
             if not entry.is_dir():
                 yield "--ro-bind", os.devnull, entry.path
-            elif _SOCKET_FOLDERS.fullmatch(entry.name):
+            elif folder == _TMP and _SOCKET_FOLDERS.fullmatch(entry.name) and entry.path not in _parents(workspace):
                 yield "--tmpfs", entry.path
+            elif depth > 1 and entry.path not in _SOCKETS:
+                folders.append((entry.path, depth - 1))
+
+
+def _parents(path: Path) -> list[str]:
+    return [str(parent) for parent in path.parents]
+
+
+def _list_folder(folder: str, limit: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(islice(entries, limit))
+    except OSError:
+        return []
 
 
 def _resolve_strictly(path: Path) -> Path | None:
