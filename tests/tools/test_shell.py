@@ -330,6 +330,15 @@ async def test_the_gate_judges_in_the_directory_that_the_turn_has_come_to(tmp_pa
     assert [question.rule for question in asked] == ["gate.exec", "destructive"]
 
 
+def make_folder(path: str) -> str:
+    os.makedirs(path)
+    return path
+
+
+def exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
 async def test_root_cannot_undo_the_sandbox(hiding):
     fence, home = hiding
     command = (
@@ -337,7 +346,7 @@ async def test_root_cannot_undo_the_sandbox(hiding):
         "touch /opt/aish-was-here ; cat .ssh/* store.db; grep CapEff /proc/self/status"
     )
     text = (await tools(home, fence).call("run", {"command": command}, Context())).parts[0].text
-    assert "hush" not in text and not os.path.exists("/opt/aish-was-here")
+    assert "hush" not in text and not exists("/opt/aish-was-here")
     held = int(text.rpartition("CapEff:")[2].split()[0], 16)
     assert held in (0, 0b1011 if os.geteuid() == 0 else 0)  # CHOWN, DAC_OVERRIDE, FOWNER
 
@@ -345,8 +354,7 @@ async def test_root_cannot_undo_the_sandbox(hiding):
 @pytest.mark.parametrize("folder", ["/tmp/some.service/deeper", "/tmp/emacs{}"])
 async def test_a_socket_in_a_common_folder_is_out_of_reach(hiding, folder):
     fence, home = hiding
-    place = folder.format(os.getpid())
-    os.makedirs(place)
+    place = make_folder(folder.format(os.getpid()))
     heard: list[bytes] = []
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
