@@ -78,7 +78,7 @@ def reply(text: str) -> None:
     )
     for at in range(0, len(text), TOKEN_CHARS):
         shown.show_all((Event("s", "t", 1, 0, TextDelta(text[at : at + TOKEN_CHARS])),))
-    shown.close()
+    shown.on_turn_over()
 
 
 def passed_on(text: str) -> None:

@@ -516,7 +516,7 @@ def test_no_module_is_unused():
 # Exports: `__init__` of other packages holds a docstring, and `cli` its functions.
 
 EXPORTS = {
-    "app": {"process_environment", "runtime", "serving_runtime"},
+    "app": {"launch_context", "runtime", "serving_runtime"},
     "safety/commands": {"Level", "LineVerdict", "PathChange", "Reason", "ShellContext", "Write", "classify"},
 }
 

@@ -11,7 +11,7 @@ from aish.config.schema.config import Config, LimitsConfig
 from aish.config.schema.values import Secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
-from aish.types.requests import Knobs, Limits, Sampling
+from aish.types.requests import Knobs, Sampling, TurnLimits
 
 
 def test_with_no_files_at_all_the_defaults_hold(world) -> None:
@@ -282,6 +282,6 @@ def test_url_and_urls_form_the_endpoints(world) -> None:
 
 
 def test_the_limits_section_mirrors_the_limits_of_a_turn() -> None:
-    assert LimitsConfig().limits() == Limits()
-    assert LimitsConfig.__struct_fields__ == Limits.__struct_fields__
+    assert LimitsConfig().limits() == TurnLimits()
+    assert LimitsConfig.__struct_fields__ == TurnLimits.__struct_fields__
     assert Config().limits.limits().max_steps == 8

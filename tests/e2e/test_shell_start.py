@@ -54,7 +54,7 @@ LATER = {
     "aish.storage.sqlite.store",
     "aish.engine.turn.runner",
     "aish.engine.turn.loop",
-    "aish.engine.model.classifier",
+    "aish.engine.model.question_classifier",
     "aish.net.http.client",
     "aish.frontends.mentions",
     "aish.frontends.shell.ask_model",

@@ -222,7 +222,7 @@ def test_however_many_requests_wait_there_is_one_timer() -> None:
     for tenth in range(500):
         clock.move_to(100 + tenth / 10)
         for _, watch in requests:
-            watch.enter("idle")
+            watch.start_phase("idle")
         assert clock.live_timers == 1
     for _, watch in requests:
         watch.stop()
@@ -239,7 +239,7 @@ def test_what_is_due_soon_is_not_left_to_the_sweep() -> None:
 
 def test_idle_counts_from_the_last_piece() -> None:
     clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60))
-    watch.enter("idle")
+    watch.start_phase("idle")
     clock.move_to(159)
     watch.stamp = clock.now
     clock.move_to(218)
@@ -250,7 +250,7 @@ def test_idle_counts_from_the_last_piece() -> None:
 
 def test_idle_counts_from_what_was_taken_past_whoever_waits() -> None:
     clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60))
-    watch.enter("idle")
+    watch.start_phase("idle")
     clock.move_to(159)
     watch.has_received = True
     clock.move_to(218)
@@ -261,7 +261,7 @@ def test_idle_counts_from_what_was_taken_past_whoever_waits() -> None:
 
 def test_what_is_heard_does_not_put_off_the_end_of_it_all() -> None:
     clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60, total_s=300))
-    watch.enter("idle")
+    watch.start_phase("idle")
     for second in range(100, 400):
         clock.move_to(second)
         watch.has_received = True
@@ -272,7 +272,7 @@ def test_what_is_heard_does_not_put_off_the_end_of_it_all() -> None:
 
 def test_a_slow_caller_is_not_taken_for_a_silent_peer() -> None:
     clock, request, watch = watched(Timeouts(idle_s=60))
-    watch.enter("idle")
+    watch.start_phase("idle")
     request.waiting = False
     clock.move_to(10_000)
     assert not request.errors
@@ -288,7 +288,7 @@ def test_the_first_byte_may_take_longer_than_idle_allows() -> None:
 
 def test_the_total_ends_a_request_that_is_busy_and_unwatched() -> None:
     clock, request, watch = watched(Timeouts(first_byte_s=120, idle_s=60, total_s=300))
-    watch.enter("idle")
+    watch.start_phase("idle")
     request.waiting = False
     clock.move_to(399)
     assert not request.errors

@@ -22,7 +22,7 @@ from aish.types.chunks import CallFragment
 from aish.types.decisions import Verdict
 from aish.types.events import Event, ToolResult, TurnFinished
 from aish.types.messages import TextPart, user
-from aish.types.requests import Limits, TurnRequest
+from aish.types.requests import TurnLimits, TurnRequest
 from aish.types.tools import Arguments, Effect, ToolOutput, ToolSpec
 
 ANYTHING: dict[str, Any] = {"type": "object"}
@@ -130,7 +130,7 @@ class Bench:
         )
 
     def request(self, text: str = "hello", **fields: Any) -> TurnRequest:
-        limits = Limits(**fields.pop("limits", {}))
+        limits = TurnLimits(**fields.pop("limits", {}))
         return TurnRequest(
             **{"input": (user(text),), "model": "scripted:model", "tools": ("*",), "limits": limits, **fields}
         )

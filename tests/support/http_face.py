@@ -13,7 +13,7 @@ from aish.config.schema.config import Config, LimitsConfig, ServeConfig
 from aish.engine.engine import Engine
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from support.asgi import Reply, Visit
 from support.containment import FakeSandbox
 from support.engines import Bench
@@ -25,7 +25,7 @@ class FakeRuntime:
     def __init__(self, bench: Bench, *, limits: dict[str, Any] | None = None, **serve: Any) -> None:
         self.bench = bench
         self.config = Config(serve=ServeConfig(**serve), limits=LimitsConfig(**(limits or {})))
-        self.process_environment = ProcessEnvironment(Path("/work"), {})
+        self.launch_context = LaunchContext(Path("/work"), {})
         self.mcp_servers: dict[str, Any] = {}
         self.dynamic_mcp_servers: Sequence[Any] = ()
         self.notices: Sequence[str] = ()

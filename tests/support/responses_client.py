@@ -14,7 +14,7 @@ from aish.config.schema.config import Config
 from aish.engine.engine import Engine
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from support.asgi import Reply, Visit
 from support.engines import Bench
 from support.eventually import eventually
@@ -25,7 +25,7 @@ MODEL = "scripted:model"
 class _Runtime:
     def __init__(self, bench: Bench, config: Config) -> None:
         self.config = config
-        self.process_environment = ProcessEnvironment(Path("/work"), {})
+        self.launch_context = LaunchContext(Path("/work"), {})
         self.notices: tuple[str, ...] = ()
         self.mcp_servers: Mapping[str, Any] = {}
         self.dynamic_mcp_servers: Sequence[Any] = ()

@@ -15,7 +15,7 @@ import pytest
 from aish.app.safety import CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
@@ -243,7 +243,7 @@ async def test_a_command_of_a_tenant_runs_in_the_sandbox_or_not_at_all(tmp_path,
 
 async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
     commands = CommandRunner(
-        ProcessEnvironment(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig()
+        LaunchContext(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}), SafetyConfig()
     )
     commands._live = object()
     commands.where = lambda: str(tmp_path)
@@ -272,7 +272,7 @@ class Live:
 
 
 def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> CommandRunner:
-    commands = CommandRunner(ProcessEnvironment(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+    commands = CommandRunner(LaunchContext(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
     commands._live = live
     commands.__dict__["sandbox"] = sandbox
     return commands

@@ -1,5 +1,5 @@
 """The composition root: builds the engine and its adapters from the configuration. Only this package names adapters."""
 
-from aish.app.container import process_environment, runtime, serving_runtime
+from aish.app.container import launch_context, runtime, serving_runtime
 
-__all__ = ["process_environment", "runtime", "serving_runtime"]
+__all__ = ["launch_context", "runtime", "serving_runtime"]

@@ -10,7 +10,7 @@ import msgspec
 
 from aish.config.paths import data_dir
 from aish.config.schema.tools import IdeConfig
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from aish.tools.code.toolset import IdeTools
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ McpOfNow = Callable[[], Mapping[str, "McpServer"]]
 
 
 def find_ide_tools(
-    config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Sequence[Path] = ()
+    config: IdeConfig, here: LaunchContext, mcp: McpOfNow, hides: Sequence[Path] = ()
 ) -> IdeTools | None:
     """None where they are not wanted. `hides` are files and folders that no tool opens."""
     if config.enabled == "never" or (config.enabled == "auto" and not _is_project(here.cwd)):
@@ -42,7 +42,7 @@ def _is_project(folder: Path) -> bool:
     return any((folder / mark).exists() for mark in _MARKS)
 
 
-def _make(config: IdeConfig, here: ProcessEnvironment, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
+def _make(config: IdeConfig, here: LaunchContext, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
     from aish.tools.code.facade import Ide
 
     def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
@@ -105,7 +105,7 @@ def choice_of(config: IdeConfig, env: Mapping[str, str]) -> ServerChoice:
     )
 
 
-def language_lines(config: IdeConfig, here: ProcessEnvironment) -> list[tuple[str, bool, str]]:
+def language_lines(config: IdeConfig, here: LaunchContext) -> list[tuple[str, bool, str]]:
     """For `aish doctor`: each language, whether a server answers for it, and where it is or how to get it."""
     from aish.tools.code.languages import find_server, language_table
 

@@ -38,7 +38,7 @@ from aish.config.load import Loaded, load_config
 from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
 from aish.errors import AishError, UsageError
-from aish.frontends.runtime import CachedModel, ProcessEnvironment, Progress, UndoableEdit
+from aish.frontends.runtime import CachedModel, LaunchContext, Progress, UndoableEdit
 from aish.ports import Provider, Store, Toolset
 from aish.process.clock import SystemClock
 from aish.process.liveness import HostPresence, ProcessOwners
@@ -76,17 +76,17 @@ _FOR_TURNS = (
 )
 
 
-def process_environment() -> ProcessEnvironment:
-    return ProcessEnvironment(_cwd(), dict(os.environ))
+def launch_context() -> LaunchContext:
+    return LaunchContext(_cwd(), dict(os.environ))
 
 
 def serving_runtime(endpoints: Sequence[str], workspace: str) -> Container:
-    return runtime(endpoints, workspace=workspace or process_environment().env.get("RUNTIME_WORKSPACE_ROOT", ""))
+    return runtime(endpoints, workspace=workspace or launch_context().env.get("RUNTIME_WORKSPACE_ROOT", ""))
 
 
 def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
     """`workspace` is the folder in which tools work, by default the working directory."""
-    environment = process_environment()
+    environment = launch_context()
     if workspace:
         environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
     loaded = load_config(cwd=environment.cwd, env=environment.env, flags=endpoint_flags(endpoints))
@@ -110,8 +110,8 @@ def _cwd() -> Path:
 class Container:
     """Implements `frontends.runtime.Runtime`."""
 
-    def __init__(self, environment: ProcessEnvironment, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
-        self.process_environment = environment
+    def __init__(self, environment: LaunchContext, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
+        self.launch_context = environment
         self.loaded = loaded
         self._endpoints = tuple(endpoints)
         self._only = [flag.partition("=")[0] for flag in endpoints]  # providers given for this run
@@ -202,11 +202,11 @@ class Container:
         return HostPresence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
-        other = Container(msgspec.structs.replace(self.process_environment, cwd=folder), self.loaded)
+        other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)
         tools = other._make_local_tools()
         for alias, source in more.items():
             tools.add(alias, source)
-        return self._engines.make_beside(base, tools, other._gate)
+        return self._engines.derive_engine(base, tools, other._gate)
 
     @cached_property
     def _engines(self) -> EngineFactory:
@@ -225,7 +225,7 @@ class Container:
 
     def _make_mcp_connections(self) -> McpConnections:
         return McpConnections(
-            self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.process_environment.env
+            self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.launch_context.env
         )
 
     @property
@@ -249,7 +249,7 @@ class Container:
 
     @cached_property
     def shell_context(self) -> ShellContext:
-        env, cwd = self.process_environment.env, str(self.process_environment.cwd)
+        env, cwd = self.launch_context.env, str(self.launch_context.cwd)
         private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
         return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
 
@@ -269,7 +269,7 @@ class Container:
         return await self._commands.sandbox.describe()
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
-        return language_lines(self.config.ide, self.process_environment) if self.config.ide.enabled != "never" else ()
+        return language_lines(self.config.ide, self.launch_context) if self.config.ide.enabled != "never" else ()
 
     async def undo_edit(self, id: str = "") -> str:
         return await self._get_ide().undo(id)
@@ -294,7 +294,7 @@ class Container:
     @cached_property
     def _gate(self) -> PolicyGate:
         where = self._commands.where_in
-        return make_gate(self.config, self.process_environment.env, self.shell_context, where, self._confines_tenants)
+        return make_gate(self.config, self.launch_context.env, self.shell_context, where, self._confines_tenants)
 
     async def _background(self, request: TurnRequest) -> Background:
         return await find_background(request, self.store, self.config, Path(self._commands.where()))
@@ -305,19 +305,19 @@ class Container:
 
     @cached_property
     def _redactor(self) -> Redactor:
-        return Redactor([*secrets_of(self.config), *secret_variables(self.process_environment.env)])
+        return Redactor([*secrets_of(self.config), *secret_variables(self.launch_context.env)])
 
     def redact_text(self, text: str) -> str:
         return self._redactor.text(text)
 
     def reload(self) -> Container:
-        return runtime(self._endpoints, workspace=str(self.process_environment.cwd))
+        return runtime(self._endpoints, workspace=str(self.launch_context.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
         from aish.tools.command_index.index import CommandIndex
         from aish.tools.command_index.lines import history_file, tldr_folders
 
-        env = self.process_environment.env
+        env = self.launch_context.env
         home = paths.home_dir(env)
         index = CommandIndex(
             paths.cache_dir(env) / "commands.db",
@@ -343,11 +343,11 @@ class Container:
         self._mcp.start(mcp)
 
     def _find_ide_tools(self) -> IdeTools | None:
-        return find_ide_tools(self.config.ide, self.process_environment, lambda: self.mcp_servers, self._private)
+        return find_ide_tools(self.config.ide, self.launch_context, lambda: self.mcp_servers, self._private)
 
     @property
     def _private(self) -> tuple[Path, ...]:
-        return private_paths(self.config, self.process_environment.env)
+        return private_paths(self.config, self.launch_context.env)
 
     def _confines_tenants(self) -> bool:
         return self._commands.sandbox.is_active

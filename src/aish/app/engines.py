@@ -102,7 +102,7 @@ class EngineFactory:
             **self._shared,
         )
 
-    def make_beside(self, base: Engine, tools: Toolset, gate: Gate) -> Engine:
+    def derive_engine(self, base: Engine, tools: Toolset, gate: Gate) -> Engine:
         """An engine with the models and the store of another, and its own tools and gate."""
         return Engine(
             router=base.router,

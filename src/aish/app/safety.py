@@ -20,7 +20,7 @@ from aish.config.schema.config import Config
 from aish.config.schema.tools import SafetyConfig
 from aish.config.user_decisions import add_approval, approvals_file, load_approvals
 from aish.errors import ConfigError
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import narrow_rule
 from aish.safety.policy.gate import PolicyGate
@@ -93,7 +93,7 @@ def _is_secret(path: str, shell: ShellContext) -> bool:
 
 
 class CommandRunner:
-    def __init__(self, environment: ProcessEnvironment, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
+    def __init__(self, environment: LaunchContext, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
         """`hides` are files and folders that commands in the sandbox do not see."""
         self._hides = hides
         self._environment = environment

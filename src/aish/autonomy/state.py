@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from aish.types.events import Event, ToolResult
-from aish.types.requests import Limits
+from aish.types.requests import TurnLimits
 from aish.types.runs import Halt, HaltAnswer
 from aish.types.usage import KeyBudget
 
@@ -28,7 +28,7 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
     max_steps: int = 16
     max_cost: float | None = None
     max_s: float = 3600.0
-    turn: Limits = Limits()
+    turn: TurnLimits = TurnLimits()
     where: str = ""  # the frontend that runs it: a server resumes its own runs
     step: int = 0
     spent_s: float = 0.0

@@ -51,7 +51,7 @@ def _config(arguments: argparse.Namespace) -> int:
     from aish import app
     from aish.frontends.admin import config
 
-    return config.run(arguments.action, app.process_environment())
+    return config.run(arguments.action, app.launch_context())
 
 
 def _sessions(arguments: argparse.Namespace) -> int:

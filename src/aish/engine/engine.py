@@ -19,7 +19,7 @@ from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.messages import Message, ToolCall
-from aish.types.requests import Limits, TurnRequest
+from aish.types.requests import TurnLimits, TurnRequest
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Engine:
         """
         from aish.engine.tools.direct_call import call_tool
 
-        limits = Limits() if wall_s is None else Limits(wall_s=wall_s)
+        limits = TurnLimits() if wall_s is None else TurnLimits(wall_s=wall_s)
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
             globs=tools, ask=ask, on_status=on_status, journal=journal, ask_about=ask_about, owner=owner,

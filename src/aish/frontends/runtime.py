@@ -23,14 +23,14 @@ from aish.types.messages import Message
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
 
 
-class ProcessEnvironment(msgspec.Struct, frozen=True):
-    """The working directory and the environment variables of the process. Its repr shows no values."""
+class LaunchContext(msgspec.Struct, frozen=True):
+    """The working directory and the environment variables that aish runs with. The repr shows no values."""
 
     cwd: Path
     env: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"ProcessEnvironment({str(self.cwd)!r})"
+        return f"LaunchContext({str(self.cwd)!r})"
 
 
 class Progress(Protocol):
@@ -164,7 +164,7 @@ class LiveShell(Protocol):
 
 class Runtime(Protocol):
     @property
-    def process_environment(self) -> ProcessEnvironment: ...
+    def launch_context(self) -> LaunchContext: ...
 
     @property
     def loaded(self) -> Loaded: ...

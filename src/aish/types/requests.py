@@ -14,7 +14,7 @@ from aish.types.tools import ToolSpec
 from aish.types.usage import Category, KeyBudget, Usage
 
 
-class Limits(msgspec.Struct, frozen=True):
+class TurnLimits(msgspec.Struct, frozen=True):
     """What one turn may spend. Zero or less means none at all; None means no limit."""
 
     max_steps: int = 8
@@ -86,7 +86,7 @@ class ToolChoice(msgspec.Struct, frozen=True):
     among: tuple[str, ...] = ()
 
 
-class Done(msgspec.Struct, frozen=True):
+class EarlierAttempts(msgspec.Struct, frozen=True):
     """The calls and results of attempts that broke off. `had_effect`: some of them did more than read. `unknown` are
     the tools that may or may not have had their effect. `turns` are the attempts that are over."""
 
@@ -136,7 +136,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     ask_about: tuple[str, ...] = ()
     answers: dict[str, Answer] = {}
     retry_key: str = ""
-    resumed: Done | None = None
+    resumed: EarlierAttempts | None = None
     category: Category = Category.MAIN
     charged_to: str = ""
     payer: KeyBudget | None = None
@@ -146,7 +146,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     planner: Planning | None = None
     run: str = ""
     sampling: Sampling = Sampling()
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     stream: bool = True
     traceparent: str = ""
     owner: str = ""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aish.engine.model.classifier import classify_question
 from aish.engine.model.ledger import Caps, Prices
+from aish.engine.model.question_classifier import classify_question
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderBusy, ProviderRejected, ProviderTimeout, ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider

@@ -4,15 +4,15 @@ import pytest
 
 from aish.engine.turn.budget import describe_end
 from aish.types.events import TurnEnd
-from aish.types.requests import Limits
+from aish.types.requests import TurnLimits
 
 
 @pytest.mark.parametrize("end", list(TurnEnd))
 def test_every_end_has_a_description(end):
-    assert describe_end(end, Limits())
+    assert describe_end(end, TurnLimits())
 
 
 @pytest.mark.parametrize(("end", "unit"), [(TurnEnd.MAX_STEPS, "step"), (TurnEnd.MAX_TOOL_CALLS, "tool call")])
 def test_one_is_counted_as_one(end, unit):
-    assert describe_end(end, Limits(max_steps=1, max_tool_calls=1)).startswith(f"stopped after 1 {unit},")
-    assert describe_end(end, Limits(max_steps=2, max_tool_calls=2)).startswith(f"stopped after 2 {unit}s,")
+    assert describe_end(end, TurnLimits(max_steps=1, max_tool_calls=1)).startswith(f"stopped after 1 {unit},")
+    assert describe_end(end, TurnLimits(max_steps=2, max_tool_calls=2)).startswith(f"stopped after 2 {unit}s,")

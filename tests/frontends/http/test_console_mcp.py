@@ -12,7 +12,7 @@ from aish.config.load import load_config
 from aish.frontends.http.auth.keys import create_key
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from support.http_face import Face
 
 TESTS = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ async def http(tmp_path):
     file.parent.mkdir(parents=True)
     file.write_text(CONFIG.format(python=json.dumps(sys.executable), tests=json.dumps(str(TESTS))))
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    runtime = Container(ProcessEnvironment(tmp_path, env), load_config(cwd=tmp_path, env=env, flags={}))
+    runtime = Container(LaunchContext(tmp_path, env), load_config(cwd=tmp_path, env=env, flags={}))
     service = Service(runtime)
     async with asyncio.timeout(60), service.open():
         assert not await runtime.wait_for_mcp(30)

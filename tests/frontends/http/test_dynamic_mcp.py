@@ -17,7 +17,7 @@ from aish.errors import ConfigError
 from aish.frontends.http.auth.keys import create_key
 from aish.frontends.http.server.app import App
 from aish.frontends.http.server.service import Service
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from support.eventually import eventually
 from support.hostile_mcp_http import HttpMcp, as_json, http_mcp, instead, response
 from support.http_face import Face, sse
@@ -56,7 +56,7 @@ async def here(
         f"[discovery]\nenabled = false\n[serve]\nmcp_urls = {json.dumps(list(urls))}\n{more}"
     )
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    wired = Container(ProcessEnvironment(home, env), load_config(cwd=home, env=env, flags={}))
+    wired = Container(LaunchContext(home, env), load_config(cwd=home, env=env, flags={}))
     service = Service(wired)
     async with asyncio.timeout(30), service.open():
         face = Here(service, App(service, {}))

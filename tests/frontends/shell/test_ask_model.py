@@ -33,7 +33,7 @@ class Person:
         output = Output(self.said, self.said, color=False)
         config = SimpleNamespace(shell=ShellConfig(continue_after_commands="never", attach_max_chars=1000))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
-        runtime.process_environment = SimpleNamespace(cwd="/", env={})
+        runtime.launch_context = SimpleNamespace(cwd="/", env={})
         engine = SimpleNamespace(selector=SimpleNamespace(select=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
         self.shell = Shell(

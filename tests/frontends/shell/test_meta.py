@@ -126,7 +126,7 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
             pass
 
     output = Output(io.StringIO(), io.StringIO(), color=False)
-    runtime = SimpleNamespace(config=Config(), process_environment=SimpleNamespace(env={}))
+    runtime = SimpleNamespace(config=Config(), launch_context=SimpleNamespace(env={}))
     request = TurnRequest(input=(user(""),))
     shell = NamelessShell(
         None, runtime, output, request, live=Live(), notices=Notices(output), approves_all=False,

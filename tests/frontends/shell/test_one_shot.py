@@ -31,7 +31,7 @@ def small(monkeypatch):
         yield SimpleNamespace(router=SimpleNamespace(resolve=resolve))
 
     around = SimpleNamespace(env={})
-    return SimpleNamespace(config=Config(), notices=(), find_commands=find, engine=engine, process_environment=around)
+    return SimpleNamespace(config=Config(), notices=(), find_commands=find, engine=engine, launch_context=around)
 
 
 def asked(question):

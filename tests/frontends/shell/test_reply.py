@@ -265,7 +265,7 @@ def test_statuses_and_failures_stand_on_lines_of_their_own():
 def test_what_was_said_before_an_interruption_stays_whole():
     stage = Stage()
     stage.say(TextDelta("Some **bold and | more\n\n| a | b |\n|---|---|\n| c"))
-    stage.reply.close()
+    stage.reply.on_turn_over()
     assert stage.terminal.lines() == ["Some **bold and | more", "", "a │ b", "──┼──", "c │"]
     assert stage.terminal.screen.cursor.x == 0
 

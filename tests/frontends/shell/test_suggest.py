@@ -62,7 +62,7 @@ def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
         yield SimpleNamespace(router=SimpleNamespace(resolve=resolve))  # it has no `turn` to ask with
 
     runtime = SimpleNamespace(
-        config=Config(), find_commands=find, engine=engine, process_environment=SimpleNamespace(env={})
+        config=Config(), find_commands=find, engine=engine, launch_context=SimpleNamespace(env={})
     )
     asked = argparse.Namespace(command="suggest", text=["how do I find the biggest files here?"], model="")
     assert run(asked, runtime) == 0

@@ -24,11 +24,11 @@ from aish.config.schema.values import (
     Variable,
 )
 from aish.errors import ConfigError
-from aish.types.requests import Knobs, Limits, Sampling, ToolMode
+from aish.types.requests import Knobs, Sampling, ToolMode, TurnLimits
 
 ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
 
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = TurnLimits()
 _NO_KNOBS = Knobs()
 
 
@@ -154,8 +154,8 @@ class LimitsConfig(Section, frozen=True, forbid_unknown_fields=True):
         Count, Meta(description="The same call with the same arguments this many times: ask, or stop.")
     ] = _DEFAULT_LIMITS.repeat_limit
 
-    def limits(self) -> Limits:
-        return Limits(**msgspec.structs.asdict(self))
+    def limits(self) -> TurnLimits:
+        return TurnLimits(**msgspec.structs.asdict(self))
 
 
 class StoreConfig(Section, frozen=True, forbid_unknown_fields=True):

@@ -82,7 +82,7 @@ class Router:
         if "_providers" in self.__dict__:
             await self._providers.aclose()
 
-    def find_known(self, name: str) -> Route | None:
+    def find_resolved_route(self, name: str) -> Route | None:
         """A route that was resolved before, unless a preset has that name."""
         return None if name in self._presets else self._known.get(name)
 

@@ -14,7 +14,7 @@ from aish.types.messages import Message, UserMessage
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
-    from aish.engine.model.classifier import Classified
+    from aish.engine.model.question_classifier import ClassifiedQuestion
 
 
 class Routing(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class SelectedModel(msgspec.Struct, frozen=True):
 
 
 class RoutingDecision(msgspec.Struct, frozen=True):
-    classified: Classified
+    classified: ClassifiedQuestion
     preset: str  # "" is the default
 
 
@@ -44,7 +44,7 @@ class ModelSelector:
         self._routing = routing
 
     def explain(self, text: str) -> RoutingDecision:
-        from aish.engine.model.classifier import classify_question
+        from aish.engine.model.question_classifier import classify_question
 
         classified = classify_question(text)
         return RoutingDecision(classified, self._routing.classes.get(classified.kind, ""))
@@ -56,7 +56,7 @@ class ModelSelector:
         """The selected model if it is named and known, without waiting."""
         if self.is_automatic(request.model):
             return None
-        route = self._router.find_known(request.model)
+        route = self._router.find_resolved_route(request.model)
         return None if route is None else SelectedModel(route)
 
     async def select(self, request: TurnRequest) -> SelectedModel:
@@ -68,7 +68,7 @@ class ModelSelector:
             if name:
                 notes = (f"{name}: {explained.classified.kind}, {'; '.join(explained.classified.reasons)}",)
         try:
-            return SelectedModel(self._router.find_known(name) or await self._router.resolve(name), notes)
+            return SelectedModel(self._router.find_resolved_route(name) or await self._router.resolve(name), notes)
         except ModelNotFound as exc:
             if not notes:
                 raise

@@ -20,7 +20,7 @@ from aish.safety.redaction.redactor import Redactor
 from aish.types.events import Status, ToolResult
 from aish.types.ids import new_id
 from aish.types.messages import ToolCall
-from aish.types.requests import Limits
+from aish.types.requests import TurnLimits
 
 
 async def call_tool(
@@ -28,7 +28,7 @@ async def call_tool(
     clock: Clock,
     redactor: Redactor,
     call: ToolCall,
-    limits: Limits,
+    limits: TurnLimits,
     *,
     globs: Sequence[str],
     ask: Ask | None,

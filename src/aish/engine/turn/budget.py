@@ -10,7 +10,7 @@ import msgspec
 from aish.engine.turn.transcript import NO_ANSWER
 from aish.ports import Clock
 from aish.types.events import TurnEnd
-from aish.types.requests import Limits
+from aish.types.requests import TurnLimits
 from aish.types.usage import NOTHING_USED, Usage
 
 # Ends that need no line for the user: the answer, an error or a question says it.
@@ -32,13 +32,13 @@ _DESCRIPTIONS = {
 }
 
 
-def start_budget(limits: Limits, clock: Clock) -> Budget:
+def start_budget(limits: TurnLimits, clock: Clock) -> Budget:
     """A budget whose time runs from now on."""
     return Budget(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s)
 
 
 class Budget(msgspec.Struct, eq=False):
-    limits: Limits
+    limits: TurnLimits
     _monotonic_s: Callable[[], float]
     _deadline_s: float
     steps: int = 0
@@ -82,7 +82,7 @@ class Budget(msgspec.Struct, eq=False):
         return None
 
 
-def describe_end(end: TurnEnd, limits: Limits, refusal: str = "") -> str:
+def describe_end(end: TurnEnd, limits: TurnLimits, refusal: str = "") -> str:
     """Why the turn ended, in words. `refusal` says it better where a model call was refused or cut."""
     if refusal:
         return refusal

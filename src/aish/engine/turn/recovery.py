@@ -28,7 +28,7 @@ from aish.types.events import (
 )
 from aish.types.messages import Message
 from aish.types.records import TurnRecord
-from aish.types.requests import Done
+from aish.types.requests import EarlierAttempts
 from aish.types.tools import Effect, ResultStatus
 from aish.types.usage import Usage
 
@@ -48,7 +48,7 @@ async def close_interrupted_turn(turn: TurnRecord, store: Store, clock: Clock, r
     return msgspec.structs.replace(turn, end=TurnEnd.INTERRUPTED, finished_ms=now_ms, messages=messages, usage=usage)
 
 
-async def find_done(turns: Sequence[TurnRecord], store: Store) -> Done:
+async def read_earlier_attempts(turns: Sequence[TurnRecord], store: Store) -> EarlierAttempts:
     """What the attempts at one request have done, in their order.
 
     A call that was broken off has no result here. Calls that had not begun, and reads, stay open: the next attempt
@@ -77,7 +77,7 @@ async def find_done(turns: Sequence[TurnRecord], store: Store) -> Done:
     lost = [call for call in transcript.open_calls if call.id in allowed or MARK in call.arguments]
     unknown = [f"{call.name} (/v1/traces/{made_in[call.id]})" for call in lost]
     messages = drop_unfinished_answers(transcript.messages())
-    return Done(messages, had_effect or bool(unknown), tuple(unknown))
+    return EarlierAttempts(messages, had_effect or bool(unknown), tuple(unknown))
 
 
 async def _read(turn: TurnRecord, store: Store, clock: Clock) -> tuple[Transcript, Usage, list[Event]]:

@@ -22,7 +22,7 @@ from aish.types.decisions import Answer, Question
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage
 from aish.types.records import Document
-from aish.types.requests import Done, TurnRequest
+from aish.types.requests import EarlierAttempts, TurnRequest
 
 if TYPE_CHECKING:
     from aish.engine.turn.loop import Turn
@@ -118,12 +118,12 @@ async def find_attempts(store: Store, key: str) -> list[str]:
     return turns
 
 
-def check_effects(done: Done) -> None:
+def check_effects(attempts: EarlierAttempts) -> None:
     """Raises EffectUnknown if an attempt was broken off in the middle of an effect: no answer may hide that."""
-    if done.unknown:
+    if attempts.unknown:
         raise EffectUnknown(
-            f"an earlier attempt at this request was broken off while it ran {', '.join(done.unknown)}, which may or "
-            "may not have had its effect",
+            f"an earlier attempt at this request was broken off while it ran {', '.join(attempts.unknown)}, which may "
+            "or may not have had its effect",
             hint="look at what it did, then send a new request",
         )
 

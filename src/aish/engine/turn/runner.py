@@ -20,7 +20,7 @@ from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
 from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
-from aish.engine.turn.recovery import find_done
+from aish.engine.turn.recovery import read_earlier_attempts
 from aish.engine.turn.resume_state import (
     check_effects,
     find_attempts,
@@ -38,7 +38,7 @@ from aish.types.events import Event
 from aish.types.ids import new_id
 from aish.types.messages import ToolMessage
 from aish.types.records import Document, TurnRecord
-from aish.types.requests import Done, TurnRequest
+from aish.types.requests import EarlierAttempts, TurnRequest
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
@@ -90,15 +90,15 @@ class TurnRunner:
             attempt = self._attempts.get(key)
             if attempt is not None and attempt.is_ending:  # it will store what it has done
                 await asyncio.wait({attempt.ended}, timeout=_CLOSING_S)
-            if (done := await self._find_done_before(key)) is not None:
-                check_effects(done)
-                before = (*context, *request.input, *done.messages)
-                request = msgspec.structs.replace(request, context=before, input=(), resumed=done)
+            if (earlier := await self._find_earlier_attempts(key)) is not None:
+                check_effects(earlier)
+                before = (*context, *request.input, *earlier.messages)
+                request = msgspec.structs.replace(request, context=before, input=(), resumed=earlier)
         if request.answers:
             request = await use_answers(self._store, request, self._clock.now_ms())
         return request
 
-    async def _find_done_before(self, key: str) -> Done | None:
+    async def _find_earlier_attempts(self, key: str) -> EarlierAttempts | None:
         """What earlier attempts have done.
 
         Attempts that are ending in another process are waited for. The others are read from the store: their process
@@ -117,7 +117,7 @@ class TurnRunner:
         if not left:
             return None
         over = tuple(turn.id for turn in left if turn.id not in under_way)
-        return msgspec.structs.replace(await find_done(left, self._store), turns=over)
+        return msgspec.structs.replace(await read_earlier_attempts(left, self._store), turns=over)
 
     def _is_of_another_process(self, turn: TurnRecord) -> bool:
         return turn.owner != self._liveness.me and self._liveness.is_alive(turn.owner)

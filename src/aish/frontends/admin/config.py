@@ -17,26 +17,26 @@ from aish.config.schema.tools import PROMPT_FIELDS
 from aish.config.user_decisions import content_hash, distrust, project_content, trust_project_file
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
-from aish.frontends.runtime import ProcessEnvironment
+from aish.frontends.runtime import LaunchContext
 from aish.frontends.terminal import visible
 from aish.safety.policy.rules import Rule, example_errors
 
 _ALIAS = re.compile(r"_?[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # tools are named alias__tool
 
 
-def run(action: str, environment: ProcessEnvironment) -> int:
+def run(action: str, environment: LaunchContext) -> int:
     actions = {"init": _init, "show": _show, "check": _check, "path": _path, "trust": _trust, "distrust": _distrust}
     return actions[action](environment)
 
 
-def _init(environment: ProcessEnvironment) -> int:
+def _init(environment: LaunchContext) -> int:
     path = paths.user_file(environment.env)
     init_config(path)
     print(f"wrote {path}")
     return 0
 
 
-def _show(environment: ProcessEnvironment) -> int:
+def _show(environment: LaunchContext) -> int:
     loaded = load_config(cwd=environment.cwd, env=environment.env)
     rows = show_rows(loaded)
     key_width = max(len(row.key) for row in rows)
@@ -47,7 +47,7 @@ def _show(environment: ProcessEnvironment) -> int:
     return 0
 
 
-def _check(environment: ProcessEnvironment) -> int:
+def _check(environment: LaunchContext) -> int:
     problems = [str(problem) for problem in check_config(cwd=environment.cwd, env=environment.env)]
     doubts: list[str] = []
     if not problems:
@@ -135,7 +135,7 @@ def _check_model_names(config: Config) -> tuple[list[str], list[str]]:
     return misspelt, doubts
 
 
-def _path(environment: ProcessEnvironment) -> int:
+def _path(environment: LaunchContext) -> int:
     home = paths.home_dir(environment.env)
     user = paths.user_file(environment.env)
     project = paths.find_project_file(environment.cwd, home, user)
@@ -146,7 +146,7 @@ def _path(environment: ProcessEnvironment) -> int:
     return 0
 
 
-def _trust(environment: ProcessEnvironment) -> int:
+def _trust(environment: LaunchContext) -> int:
     """Shows the file and trusts exactly this content. Any change makes the file untrusted again."""
     project = _project_file(environment)
     content = project_content(project)
@@ -156,7 +156,7 @@ def _trust(environment: ProcessEnvironment) -> int:
     return 0
 
 
-def _distrust(environment: ProcessEnvironment) -> int:
+def _distrust(environment: LaunchContext) -> int:
     """Forgets the user's answer, also a no: the shell asks again."""
     project = _project_file(environment)
     known = distrust(project, env=environment.env)
@@ -164,7 +164,7 @@ def _distrust(environment: ProcessEnvironment) -> int:
     return 0
 
 
-def _project_file(environment: ProcessEnvironment) -> Path:
+def _project_file(environment: LaunchContext) -> Path:
     project = paths.find_project_file(
         environment.cwd, paths.home_dir(environment.env), paths.user_file(environment.env)
     )

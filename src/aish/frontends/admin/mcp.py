@@ -16,7 +16,7 @@ from aish.config import paths
 from aish.config.load import check_config
 from aish.engine.engine import Engine
 from aish.errors import ConfigError, UsageError
-from aish.frontends.runtime import McpServerView, ProcessEnvironment, Runtime
+from aish.frontends.runtime import LaunchContext, McpServerView, Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.templates import parse_values, prompt_text
 from aish.frontends.terminal import Output, visible
@@ -31,7 +31,7 @@ _MAX_BYTES = 1024 * 1024
 
 def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
     if arguments.action == "import":
-        return import_servers(Path(arguments.file), runtime.process_environment)
+        return import_servers(Path(arguments.file), runtime.launch_context)
     return run_until_done(_run(arguments, runtime))
 
 
@@ -169,7 +169,7 @@ def _advice(server: McpServerView) -> str:
     return f"its last words: {last[0].strip()}" if last else ""
 
 
-def import_servers(file: Path, environment: ProcessEnvironment) -> int:
+def import_servers(file: Path, environment: LaunchContext) -> int:
     """Appends tables to the user's config. A server that is already there stays as it is."""
     servers = _read_servers(file)
     target = paths.user_file(environment.env)
@@ -195,7 +195,7 @@ def import_servers(file: Path, environment: ProcessEnvironment) -> int:
     return 0
 
 
-def _check(text: str, environment: ProcessEnvironment) -> None:
+def _check(text: str, environment: LaunchContext) -> None:
     """Checks the configuration before it is written, so that an import cannot break it. Raises ConfigError."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "aish" / "config.toml"

@@ -30,7 +30,7 @@ from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import Answer, Choice, Question
 from aish.types.events import Event, Failed, StepStarted, TextDelta, ToolCallReady, ToolResult, TurnEnd, TurnFinished
 from aish.types.messages import Message, text_of, user
-from aish.types.requests import Limits, Sampling, TurnRequest
+from aish.types.requests import Sampling, TurnLimits, TurnRequest
 from aish.types.tools import ResultStatus, ToolSpec
 from aish.types.usage import Usage
 
@@ -147,14 +147,14 @@ def _request(case: Case, settings: AttemptSettings, messages: Sequence[Message])
         tool_mode=settings.setting.mode,
         repair=settings.setting.repair,
         sampling=sampling,
-        limits=Limits(wall_s=settings.timeout_s, max_steps=_max_steps(case, settings)),
+        limits=TurnLimits(wall_s=settings.timeout_s, max_steps=_max_steps(case, settings)),
     )
 
 
 def _max_steps(case: Case, settings: AttemptSettings) -> int:
     """Without repair the first answer counts. With it, the model may correct a rejected call."""
     if case.expect.final is not None:
-        return Limits().max_steps
+        return TurnLimits().max_steps
     return 1 + MAX_RETRIES if settings.setting.repair else 1
 
 

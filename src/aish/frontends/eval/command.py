@@ -81,7 +81,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, plan: EvalPlan, 
             settings = parse_settings(models, arguments.mode, repair=not arguments.no_repair)
             plan = msgspec.structs.replace(plan, settings=settings)
             with EvalProgress(output, plan) as progress:
-                plain = runtime.engine_in(runtime.process_environment.cwd, engine, {})
+                plain = runtime.engine_in(runtime.launch_context.cwd, engine, {})
                 await run_plan(plan, plain, runtime.engine_in, progress.collector(results))
         complete = True
     except asyncio.CancelledError:

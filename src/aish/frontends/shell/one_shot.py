@@ -18,7 +18,7 @@ from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import TextPart, UserMessage, text_of, user
-from aish.types.requests import Limits, TurnRequest
+from aish.types.requests import TurnLimits, TurnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Question) -> int:
-    output = make_output(runtime.process_environment.env)
+    output = make_output(runtime.launch_context.env)
     reader = StdinReader()
     if not question.text and any(file.ignored for file in runtime.loaded.files):
         from aish.frontends.shell.setup import ask_about_project
@@ -94,7 +94,7 @@ async def _answer(
         return 0
     await wait_for_tools(runtime, output)
     request = msgspec.structs.replace(request, input=(await _make_message(runtime, question, hints),))
-    display = display_for(output.out, runtime.process_environment.env)
+    display = display_for(output.out, runtime.launch_context.env)
     printer = JsonEventPrinter(output) if arguments.json else printer_for(output, display)
     await print_turn(engine, request, printer, make_consent(output, reader, yes=arguments.yes))
     return printer.exit_code
@@ -109,7 +109,7 @@ async def _make_message(runtime: Runtime, question: _Question, hints: Sequence[C
         return UserMessage((TextPart(question.text + hints_for_model(hints)),))
     from aish.frontends.mentions import MentionScope, expand_mentions
 
-    scope = MentionScope(runtime.process_environment.cwd, runtime.mcp_servers)
+    scope = MentionScope(runtime.launch_context.cwd, runtime.mcp_servers)
     expanded = await expand_mentions(question.words, scope)
     text = _Question(text_of(expanded.parts[:1]), question.piped).text
     return UserMessage((TextPart(text + hints_for_model(hints)), *expanded.parts[1:]))
@@ -180,7 +180,7 @@ def _tool_globs(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, .
     return tuple(glob for glob in arguments.tools if glob != "none")
 
 
-def _limits(arguments: argparse.Namespace, runtime: Runtime) -> Limits:
+def _limits(arguments: argparse.Namespace, runtime: Runtime) -> TurnLimits:
     limits = runtime.config.limits.limits()
     if arguments.max_steps is None:
         return limits

@@ -71,7 +71,7 @@ async def _open_live(stack: AsyncExitStack, runtime: Runtime, notices: Notices) 
 
 
 def _make_editor(shell: Shell) -> LineEditor:
-    env, store = shell.runtime.process_environment.env, shell.runtime.config.store
+    env, store = shell.runtime.launch_context.env, shell.runtime.config.store
     plain = not sys.stdout.isatty() or bool(env.get("NO_COLOR")) or env.get("TERM") in ("dumb", "")
     history = Path(store.path).parent / "history" if store.enabled and store.path else None
     return LineEditor(shell, history, plain=plain)

@@ -67,7 +67,7 @@ async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReade
 
 async def _ask_about(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
     file = next(file for file in runtime.loaded.files if file.ignored)
-    env = runtime.process_environment.env
+    env = runtime.launch_context.env
     content = project_content(file.path)
     if was_refused(file.path, content, env=env):
         return runtime

@@ -123,7 +123,7 @@ class Shell:
 
     @property
     def cwd(self) -> str:
-        return self.live.cwd if self.live else str(self.runtime.process_environment.cwd)
+        return self.live.cwd if self.live else str(self.runtime.launch_context.cwd)
 
     # What the user types.
 
@@ -210,7 +210,7 @@ class Shell:
         from aish.frontends.shell.render.event_printer import printer_for
         from aish.frontends.shell.render.styles import display_for
 
-        env, out = self.runtime.process_environment.env, self.output.out
+        env, out = self.runtime.launch_context.env, self.output.out
         return printer_for(self.output, display_for(out, env, highlight=self.highlight, reasoning=self.reasoning))
 
     async def show_turn(self, request: TurnRequest, summary: TurnSummary) -> bool:

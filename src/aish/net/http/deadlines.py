@@ -95,12 +95,12 @@ class Watchdog:
         """Starts watching. The timer is set so early that no later phase can be due before it."""
         self._watched = watched
         self._deadlines.add(self)
-        self.enter(phase)
+        self.start_phase(phase)
         timeouts, left_s = self._timeouts, self._total_due - self.stamp
         if timeouts.first_byte_s < _SOON_S or timeouts.idle_s < _SOON_S or left_s < _SOON_S:
             self._arm(self.stamp + min(timeouts.first_byte_s, timeouts.idle_s, left_s))
 
-    def enter(self, phase: Literal["send", "first_byte", "idle"]) -> None:
+    def start_phase(self, phase: Literal["send", "first_byte", "idle"]) -> None:
         self._phase = phase
         self._limit_s = self._timeouts.first_byte_s if phase == "first_byte" else self._timeouts.idle_s
         self.stamp = self._loop.time()
@@ -108,7 +108,7 @@ class Watchdog:
     def limit_silence(self, seconds: float) -> None:
         self._timeouts = msgspec.structs.replace(self._timeouts, idle_s=seconds)
         if self._phase == "idle":
-            self.enter("idle")
+            self.start_phase("idle")
             self._arm(min(self.stamp + seconds, self._total_due))
 
     def limit_rest(self, seconds: float) -> None:

@@ -116,7 +116,7 @@ class ClientExchange(Response):
         if self._complete:  # the caller may take any time to read it
             self._watch.stop()
         else:
-            self._watch.enter("idle")
+            self._watch.start_phase("idle")
         return self
 
     async def _send_slices(self, body: memoryview) -> None:
@@ -132,7 +132,7 @@ class ClientExchange(Response):
             if self._has_response():
                 return
         self._sent = True
-        self._watch.enter("first_byte")
+        self._watch.start_phase("first_byte")
 
     def _has_response(self) -> bool:
         return self._parser.has_head or self._error is not None

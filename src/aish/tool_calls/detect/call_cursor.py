@@ -60,7 +60,7 @@ class ToolNames:
         self.schemas = schemas
         self._found_names: dict[str, str | None] = {}
 
-    def find_name(self, name: str) -> str | None:
+    def match_tool_name(self, name: str) -> str | None:
         """The offered name that a written name means, if any."""
         if name in self.schemas:
             return name
@@ -71,7 +71,7 @@ class ToolNames:
         return self._found_names[name]
 
     def is_tool_name(self, name: str) -> bool:
-        return self.find_name(name) is not None
+        return self.match_tool_name(name) is not None
 
     @cached_property
     def line_starts(self) -> frozenset[str]:

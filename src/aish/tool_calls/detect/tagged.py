@@ -248,7 +248,7 @@ def _parameters(cursor: CallCursor, name: str, start: int) -> None:
 
 def _convert_types(cursor: CallCursor, name: str, raw: dict[str, str]) -> dict[str, object]:
     """Such values have no types, so they are taken from the schema."""
-    schema = cursor.tools.schemas.get(cursor.tools.find_name(name) or "")
+    schema = cursor.tools.schemas.get(cursor.tools.match_tool_name(name) or "")
     typed: dict[str, object] = {**raw}
     if schema:
         typed = SchemaFitter(schema).fit(typed)

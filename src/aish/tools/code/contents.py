@@ -14,7 +14,7 @@ from aish.errors import ToolError
 from aish.tools.code.backends.mcp import McpBackend
 from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.placement import FilePlacement, belongs_to_git
-from aish.tools.code.edits.records import Conflict, EditOutcome, FileEdit, Undone
+from aish.tools.code.edits.records import EditConflict, EditOutcome, FileEdit, Undone
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, SourceText, content_hash, decode
 from aish.tools.workspace import TooLong, Workspace
 
@@ -69,7 +69,7 @@ async def apply_in_ide(space: Workspace, ide: McpBackend, edits: Sequence[FileEd
     """Raises ToolError if the IDE fails after the first write."""
     before: dict[str, str | None] = {}
     texts: dict[str, str] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[EditConflict] = []
     for edit in edits:
         try:
             before[edit.path] = text = await _read_current(ide, edit)
@@ -80,7 +80,7 @@ async def apply_in_ide(space: Workspace, ide: McpBackend, edits: Sequence[FileEd
         except ToolError as exc:
             reason = exc.message
         if reason:
-            conflicts.append(Conflict(edit.path, reason))
+            conflicts.append(EditConflict(edit.path, reason))
     if conflicts:
         return EditOutcome(conflicts=tuple(conflicts))
     return await _write_all(FilePlacement(space), ide, texts, before)

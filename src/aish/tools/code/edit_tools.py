@@ -18,7 +18,7 @@ from aish.tools.code.contents import Contents
 from aish.tools.code.edits.records import EditOutcome, FileEdit
 from aish.tools.code.edits.text_edits import resolve_model_edits
 from aish.tools.code.files.source import REVISION_CHARS, SourceText, content_hash
-from aish.tools.code.names import check_new_name, find_in_scope, find_word
+from aish.tools.code.names import check_new_name, find_name_clash, find_word
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.rendering import envelope, format_diff, join_lines
 from aish.tools.workspace import Workspace
@@ -154,7 +154,7 @@ class EditTools:
                 continue
             note = note or f"{new_name} stands in {word.path}:{word.line} already: see that the two are not mixed up"
             outline = (await self._backends.outline(source)).value
-            if not merge and (clash := find_in_scope(source, outline, symbol, new_name)) is not None:
+            if not merge and (clash := find_name_clash(source, outline, symbol, new_name)) is not None:
                 text = f"nothing was changed: {clash.path}:{clash.line} declares {new_name} already, beside {symbol}"
                 raise ToolError(f"{text}. Take another name, or give `merge` if one name for both is meant.")
         return msgspec.structs.replace(answer, note=". ".join(filter(None, (answer.note, note))))

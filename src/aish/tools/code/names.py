@@ -96,8 +96,8 @@ def find_word(source: SourceText, name: str) -> NameUse | None:
     return NameUse(source.path, line) if line is not None else None
 
 
-def find_in_scope(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
-    """Searches for a declaration of the new name in the same scope as the symbol."""
+def find_name_clash(source: SourceText, symbols: Sequence[Symbol], symbol: str, new_name: str) -> NameUse | None:
+    """Where the new name is already declared in the scope of the symbol, if anywhere."""
     scopes = {(declared.container, declared.depth) for declared in symbols if last_name(declared.name) == symbol}
     for declared in symbols:
         if last_name(declared.name) == new_name and (declared.container, declared.depth) in scopes:

@@ -61,7 +61,7 @@ class ConsoleSessions:
                 "signed_in": True,
                 "admin": known.admin,
                 "csrf": csrf_token(token) if token else "",
-                "workspace": str(runtime.process_environment.cwd),
+                "workspace": str(runtime.launch_context.cwd),
                 "models_default": runtime.config.model,
             }
         await exchange.reply(200, msgspec.json.encode(shown), [(b"cache-control", b"no-store")])

@@ -27,9 +27,9 @@ class ConsoleTools:
         self._service = service
 
     def routes(self) -> list[HttpRoute]:
-        return [HttpRoute("GET", "/v1/tools", self.list, "The tools that may be offered to a model")]
+        return [HttpRoute("GET", "/v1/tools", self.reply_with_tools, "The tools that may be offered to a model")]
 
-    async def list(self, exchange: Exchange, caller: Caller) -> None:
+    async def reply_with_tools(self, exchange: Exchange, caller: Caller) -> None:
         asked = self._service.consent_for(caller) is not None
         offered = self._service.engine.visible_tools(caller.tools, interactive=asked, owner=caller.owner)
         await exchange.reply(
@@ -60,13 +60,13 @@ class ConsoleMcp:
 
     def routes(self) -> list[HttpRoute]:
         return [
-            HttpRoute("GET", "/v1/mcp", self.list, "The MCP servers and how they are"),
+            HttpRoute("GET", "/v1/mcp", self.reply_with_servers, "The MCP servers and how they are"),
             HttpRoute("POST", "/v1/mcp/{alias}/refresh", self.refresh, "Ask one for its tools anew"),
             HttpRoute("POST", "/v1/mcp/{alias}/connect", self.connect, "Connect one of the configuration, anew"),
             HttpRoute("POST", "/v1/mcp/{alias}/disconnect", self.disconnect, "Disconnect one"),
         ]
 
-    async def list(self, exchange: Exchange, caller: Caller) -> None:
+    async def reply_with_servers(self, exchange: Exchange, caller: Caller) -> None:
         runtime = self._service.runtime
         names = dict.fromkeys((*runtime.mcp_servers, *runtime.config.mcp.servers))
         dynamic = [server for server in runtime.dynamic_mcp_servers if caller.admin or server.owner == caller.key]

@@ -27,7 +27,7 @@ class ModelRoutes:
         self._service = service
         self._since_s = int(time.time())
 
-    async def list(self, exchange: Exchange, caller: Caller) -> None:
+    async def reply_with_models(self, exchange: Exchange, caller: Caller) -> None:
         infos = await self._service.engine.router.list_models()
         named = {name: _meant(preset, infos) for name, preset in self._service.runtime.config.presets.items()}
         named |= {info.name: info for info in infos}

@@ -66,7 +66,7 @@ class App:
         log_request_id(request_id)
         service, began_s = self._service, time.monotonic()
         path, shape = "unknown", _UNKNOWN_SHAPE
-        generation = service.enter()
+        generation = service.begin_request()
         try:
             self._check(exchange)
             if exchange.method == "OPTIONS" and exchange.headers.get("origin"):  # browsers send no key with these
@@ -97,7 +97,7 @@ class App:
         except Exception as exc:
             await _reply_error(exchange, shape, exc)
         finally:
-            service.leave(generation)
+            service.end_request(generation)
             if exchange.has_large_body:
                 self._memory.trim_soon()
             status = exchange.status or _CLIENT_CLOSED_REQUEST

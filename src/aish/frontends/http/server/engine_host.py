@@ -29,7 +29,7 @@ from aish.frontends.origin_guard import OriginGuard
 from aish.frontends.runtime import Runtime
 from aish.ports import Store
 from aish.types.models import means_file
-from aish.types.requests import Limits
+from aish.types.requests import TurnLimits
 
 _DAY_MS = 86_400_000
 _CLEANUP_INTERVAL_S = 600.0
@@ -43,7 +43,7 @@ class Generation:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._shared = MANY_WORKERS in runtime.process_environment.env
+        self._shared = MANY_WORKERS in runtime.launch_context.env
         self.users = 0
         self._all_left: asyncio.Event | None = None  # set only while `close` waits
         self._stack = AsyncExitStack()
@@ -87,7 +87,7 @@ class EngineHost:
         self._starting: asyncio.Task[None] | None = None
         self.draining = False
         self.active_requests = 0
-        self.metrics = Metrics(together=MANY_WORKERS in runtime.process_environment.env, is_ours=self._has_tool)
+        self.metrics = Metrics(together=MANY_WORKERS in runtime.launch_context.env, is_ours=self._has_tool)
 
     @property
     def store(self) -> Store:
@@ -102,7 +102,7 @@ class EngineHost:
         self.runtime = generation.runtime
         config = generation.runtime.config
         self.config: ServeConfig = config.serve
-        self.limits: Limits = config.limits.limits()
+        self.limits: TurnLimits = config.limits.limits()
         self.fallback = config.routing.fallback
         self.guard = OriginGuard(hosts=self.config.hosts, origins=self.config.origins)
 
@@ -143,24 +143,24 @@ class EngineHost:
         configured = self.runtime.config.providers.get(provider)
         return (configured.kind if configured else provider) == "embedded" and means_file(model)
 
-    def enter(self) -> Generation:
-        """Counts a request, which keeps the returned generation until it calls `leave`."""
+    def begin_request(self) -> Generation:
+        """Counts a request, which keeps the returned generation until it calls `end_request`."""
         self.active_requests += 1
         self._generation.users += 1
         return self._generation
 
-    def leave(self, generation: Generation) -> None:
+    def end_request(self, generation: Generation) -> None:
         self.active_requests -= 1
         generation.leave()
 
     @contextmanager
     def active_request(self) -> Iterator[None]:
-        """`enter` and `leave` as a context, for long work: a generator costs too much on short requests."""
-        generation = self.enter()
+        """The two as a context, for long work: a generator costs too much on short requests."""
+        generation = self.begin_request()
         try:
             yield
         finally:
-            self.leave(generation)
+            self.end_request(generation)
 
     @asynccontextmanager
     async def open_engine(self) -> AsyncIterator[None]:
@@ -189,7 +189,7 @@ class EngineHost:
             self.metrics.close()
 
     def _ending_with_parent(self) -> AbstractContextManager[None]:
-        if MANY_WORKERS not in self.runtime.process_environment.env:
+        if MANY_WORKERS not in self.runtime.launch_context.env:
             return nullcontext()
         from aish.process.orphan_guard import terminate_with_parent  # a server of one process does without
 

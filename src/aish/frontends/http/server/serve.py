@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
         print(f"· {notice}", file=sys.stderr)
     if not 1 <= arguments.workers <= _MAX_WORKERS:
         raise UsageError(f"--workers must be between 1 and {_MAX_WORKERS}")
-    keys_of(arguments, runtime.process_environment.env)  # reports errors once, and not in each worker
+    keys_of(arguments, runtime.launch_context.env)  # reports errors once, and not in each worker
     if arguments.workers > 1:
         return _run_many(arguments, runtime, worker)
     service, app = make_app(arguments, runtime, mount_mcp)
@@ -66,9 +66,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
     log_to(runtime.config.log, runtime.redact_text)  # again in each worker, which is a process of its own
     host, _ = _listen(arguments, runtime)
-    service = Service(
-        runtime, keys_of(arguments, runtime.process_environment.env), must_have_keys=not is_loopback(host)
-    )
+    service = Service(runtime, keys_of(arguments, runtime.launch_context.env), must_have_keys=not is_loopback(host))
     app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
     # Objects that exist now stay, so the garbage collector can skip them.
     gc.collect()
@@ -220,6 +218,7 @@ class _Workers(Multiprocess):
         return worker
 
     def terminate_all(self) -> None:
+        """Overrides uvicorn's: closes the listening sockets first, so that nothing more connects."""
         for listener in self.sockets:
             listener.close()
         super().terminate_all()

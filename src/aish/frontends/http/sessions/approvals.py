@@ -68,7 +68,7 @@ class Approvals:
         self._on_change = on_change
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def list(self, exchange: Exchange, caller: Caller) -> None:
+    async def reply_with_pending(self, exchange: Exchange, caller: Caller) -> None:
         found = await self._host.store.list_documents(KIND, owner=None if caller.admin else caller.key)
         pending = [shown for document in found if is_waiting(shown := _decoder.decode(document.body), self._host)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": pending}))

@@ -76,7 +76,7 @@ class ServerRuns:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def list(self, exchange: Exchange, caller: Caller) -> None:
+    async def reply_with_runs(self, exchange: Exchange, caller: Caller) -> None:
         limit = read_number("limit", exchange.query.get("limit", "50"), most=_MAX_LISTED)
         found = await self._host.engine.runs.list(limit if caller.admin else _MAX_LISTED)
         data = [_run_object(caller, run_json(run)) for run in found if caller.may_see(run.session)][:limit]

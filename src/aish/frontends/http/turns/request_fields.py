@@ -26,7 +26,7 @@ from aish.types.messages import (
     SystemMessage,
     ToolMessage,
 )
-from aish.types.requests import Knobs, Limits, Sampling, ToolChoice, TurnRequest
+from aish.types.requests import Knobs, Sampling, ToolChoice, TurnLimits, TurnRequest
 from aish.types.runs import Planning
 
 _SESSION_HEADERS = (b"x-session-id", b"session-id", b"session_id")
@@ -61,7 +61,7 @@ def read_knobs(given: Extensions) -> Knobs | None:
     return knobs if knobs != _NO_KNOBS else None
 
 
-def read_limits(service: Service, extensions: Extensions) -> Limits:
+def read_limits(service: Service, extensions: Extensions) -> TurnLimits:
     """A request may lower the configured limits, never raise them."""
     limits = service.limits
     steps, calls = extensions.max_steps, extensions.max_tool_calls

@@ -138,7 +138,7 @@ async def _norris(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _prepare(engine: Engine, runtime: Runtime, model: str) -> TerminalWatcher:
     """Makes sure that there is a model and waits for the tools. Returns what shows the work."""
-    env = runtime.process_environment.env
+    env = runtime.launch_context.env
     output = make_output(env)
     reader = StdinReader() if sys.stdin is not None and sys.stdin.isatty() else None
 

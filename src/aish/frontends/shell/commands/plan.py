@@ -142,7 +142,7 @@ async def answer_planned(
     runtime: Runtime, engine: Engine, request: TurnRequest, *, as_json: bool = False, yes: bool = False
 ) -> int:
     """Runs one planned turn and prints it as it arrives. Returns the exit code."""
-    env = runtime.process_environment.env
+    env = runtime.launch_context.env
     output, reader = make_output(env), StdinReader()
     config = runtime.config
     request = msgspec.structs.replace(request, tools=request.tools or config.tools.offer, limits=config.limits.limits())

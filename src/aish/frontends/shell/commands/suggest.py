@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     summary = TurnSummary()
-    output = make_output(runtime.process_environment.env)
+    output = make_output(runtime.launch_context.env)
     limits = runtime.config.limits.limits()
     hints = await runtime.find_commands(text)
     question = user(text + hints_for_model(hints))
@@ -103,7 +103,7 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
 
 
 async def _explain(command: str, model: str, runtime: Runtime) -> int:
-    env = runtime.process_environment.env
+    env = runtime.launch_context.env
     output = make_output(env)
     for line in verdict_lines(runtime.explain("shell__run", {"command": command})):
         output.note(line)

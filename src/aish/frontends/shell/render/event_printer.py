@@ -71,10 +71,10 @@ class EventPrinter:
     def waiting(self, subject: str) -> AbstractAsyncContextManager[object]:
         """The context in which a turn is shown: it shows what is waited for until the first event."""
         self._wait.set_subject(subject)
-        return Ticker(self._wait, self.close)
+        return Ticker(self._wait, self.on_turn_over)
 
-    def close(self) -> None:
-        """The turn is over, or has been left."""
+    def on_turn_over(self) -> None:
+        """Called when the turn is over or has been left. Plain text holds nothing back."""
 
     def show_all(self, events: Sequence[Event]) -> None:
         for event in events:

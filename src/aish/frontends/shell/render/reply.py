@@ -16,8 +16,8 @@ from aish.frontends.shell.render.tool_frames import (
     Frame,
     call_frame,
     failure_frame,
+    fit_on_one_line,
     format_duration,
-    one_line,
     plan_frame,
     result_frame,
 )
@@ -111,7 +111,10 @@ class ReplyPrinter(EventPrinter):
         if text:
             self._show_text("".join(text))
 
-    def close(self) -> None:
+    def on_turn_over(self) -> None:
+        self._flush()
+
+    def _flush(self) -> None:
         """Prints what was held back and ends the line. More may follow."""
         self._wait.wipe()
         self._end_thinking()
@@ -133,10 +136,10 @@ class ReplyPrinter(EventPrinter):
             case ReasoningDelta(text):
                 self._show_reasoning(text)
             case TurnStarted(model=model) | StepStarted(model=model):
-                self.close()
+                self._flush()
                 self._wait.set_subject(f"waiting for {model or 'a model'}")
             case ToolCallStarted(name=name):
-                self.close()
+                self._flush()
                 self._wait.set_subject(f"calling {name}")
             case ArgumentsDelta():
                 self._wait.count()
@@ -145,7 +148,7 @@ class ReplyPrinter(EventPrinter):
             case ToolResult() as result:
                 self._show_result(event.call, result)
             case DecisionAsked():
-                self.close()
+                self._flush()
                 self._wait.clear()  # the user is asked, and answers here
                 self._framed_call = ""
             case DecisionMade():
@@ -155,12 +158,14 @@ class ReplyPrinter(EventPrinter):
             case Failed() as failed:
                 self._show_frame(failure_frame(failed))
             case TurnFinished():
-                self.close()
+                self._flush()
                 self._wait.clear()
             case PlanAccepted(plan):
                 self._show_frame(plan_frame(plan, self._columns()))
             case PlanRejected(errors):
-                self._show_frame([[(f"· the plan cannot be run: {one_line(errors[0], self._columns() - 30)}", DIM)]])
+                self._show_frame(
+                    [[(f"· the plan cannot be run: {fit_on_one_line(errors[0], self._columns() - 30)}", DIM)]]
+                )
                 self._wait.set_subject("planning again")
             case PlanProposed() | PlanStepStarted() | PlanStepFinished() | UsageReported() | TextDelta():
                 pass  # the steps of a plan are shown by their calls
@@ -169,7 +174,7 @@ class ReplyPrinter(EventPrinter):
 
     def _show_reasoning(self, text: str) -> None:
         if not self._is_thinking:
-            self.close()
+            self._flush()
             self._is_thinking = True
         self._wait.set_subject("thinking")
         self._wait.count()
@@ -199,12 +204,12 @@ class ReplyPrinter(EventPrinter):
 
     def _wait_for_calls(self) -> None:
         if self._running_calls:
-            self._wait.set_subject(one_line(", ".join(self._running_calls.values()), self._columns() // 2))
+            self._wait.set_subject(fit_on_one_line(", ".join(self._running_calls.values()), self._columns() // 2))
         else:
             self._wait.clear()
 
     def _show_frame(self, frame: Frame) -> None:
-        self.close()
+        self._flush()
         self._framed_call = ""
         for line in frame:
             self.output.styled_note(line)

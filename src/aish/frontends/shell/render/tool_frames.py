@@ -21,24 +21,24 @@ Frame = list[list[Run]]
 
 
 def call_frame(name: str, arguments: str, columns: int) -> Frame:
-    name = one_line(name, columns // 2)
+    name = fit_on_one_line(name, columns // 2)
     room = max(8, columns - width_of(name) - 3)
-    return [[("● ", DIM), (name, BOLD), (f" {one_line(summarize_arguments(arguments), room)}", DIM)]]
+    return [[("● ", DIM), (name, BOLD), (f" {fit_on_one_line(summarize_arguments(arguments), room)}", DIM)]]
 
 
 def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
     """`named`: the call was not shown just before, so the frame names the tool."""
     lines = [line for line in visible(text_of(result.parts)).splitlines() if line.strip()]
     lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
-    frame: Frame = [[("● ", DIM), (one_line(result.name, columns // 2), BOLD)]] if named else []
+    frame: Frame = [[("● ", DIM), (fit_on_one_line(result.name, columns // 2), BOLD)]] if named else []
     ok = result.status is ResultStatus.OK
     remarks = _remarks(result, len(lines) - _HEAD_LINES)
     footer = f" · {remarks}" if lines else remarks
     mark: list[Run] = [] if ok else [("✗ ", WRONG)]
     if len(lines) == 1 and width_of(lines[0]) + width_of(footer) + 4 <= columns:
         return [*frame, [("└ ", DIM), *mark, (lines[0], DIM), (footer, DIM)]]
-    frame += [[("│ ", DIM), (one_line(line, columns - 2), DIM)] for line in lines[:_HEAD_LINES]]
-    return [*frame, [("└ ", DIM), *mark, (one_line(remarks, columns - 4), DIM)]]
+    frame += [[("│ ", DIM), (fit_on_one_line(line, columns - 2), DIM)] for line in lines[:_HEAD_LINES]]
+    return [*frame, [("└ ", DIM), *mark, (fit_on_one_line(remarks, columns - 4), DIM)]]
 
 
 def plan_frame(plan: Any, columns: int) -> Frame:
@@ -48,7 +48,7 @@ def plan_frame(plan: Any, columns: int) -> Frame:
         needs = f" after {', '.join(step['needs'])}" if step.get("needs") else ""
         why = f" · {step['why']}" if step.get("why") else ""
         line = f"{step['tool']} {summarize_arguments(msgspec.json.encode(step.get('args', {})).decode())}{needs}{why}"
-        frame.append([(f"  {visible(step['id'])} ", BOLD), (one_line(visible(line), columns - 6), DIM)])
+        frame.append([(f"  {visible(step['id'])} ", BOLD), (fit_on_one_line(visible(line), columns - 6), DIM)])
     return frame
 
 
@@ -87,7 +87,7 @@ def _value(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
-def one_line(text: str, columns: int) -> str:
+def fit_on_one_line(text: str, columns: int) -> str:
     """The text on one line of at most that width."""
     # Only the beginning can be shown: the rest of a result of megabytes is not processed.
     flat = " ".join(visible(text[: 4 * max(1, columns)]).split())

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from aish.frontends.shell.render.styles import columns_of
-from aish.frontends.shell.render.tool_frames import format_duration, one_line
+from aish.frontends.shell.render.tool_frames import fit_on_one_line, format_duration
 from aish.frontends.terminal import Output
 
 # A shorter wait needs no sign of life.
@@ -77,7 +77,7 @@ class WaitLine:
         self._ticks += 1
         self._drawn = True
         # One column less than the width: a full line makes some terminals scroll.
-        self._output.progress(one_line(f"{frame} {self._subject}, {self._progress()}", self._columns() - 1))
+        self._output.progress(fit_on_one_line(f"{frame} {self._subject}, {self._progress()}", self._columns() - 1))
 
     def _progress(self) -> str:
         waited_s = self.waited_s

@@ -137,11 +137,11 @@ class _Reader(WordReader):
             return None
         if kind == "comment":
             return None
-        self.enter()
+        self.enter_nesting()
         try:
             return self._other(node, kind)
         finally:
-            self.leave()
+            self.leave_nesting()
 
     def _other(self, node: tree_sitter.Node, kind: str) -> Node | None:
         children = node.children

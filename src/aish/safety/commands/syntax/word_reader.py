@@ -63,12 +63,12 @@ class WordReader:
     def reparse(self, text: str) -> Block:
         raise NotImplementedError
 
-    def enter(self) -> None:
+    def enter_nesting(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise TooBig("the line is nested too deeply to check")
 
-    def leave(self) -> None:
+    def leave_nesting(self) -> None:
         self._depth -= 1
 
     def text(self, node: tree_sitter.Node) -> str:
@@ -85,9 +85,9 @@ class WordReader:
                 return Word((Text(raw, quoted=False),), raw, span, raw)
         elif kind == "raw_string":
             return Word((Text(raw[1:-1], quoted=True),), raw, span, raw[1:-1])
-        self.enter()
+        self.enter_nesting()
         parts = tuple(self._parts(node, raw, quoted=False))
-        self.leave()
+        self.leave_nesting()
         return Word(parts, raw, span, _literal(parts))
 
     def merge_words(self, words: list[Word]) -> tuple[Word, ...]:
@@ -146,9 +146,9 @@ class WordReader:
             if child.start_byte > position and self.source[position : child.start_byte].strip(b"\\\n"):
                 self.is_odd = True
             position = child.end_byte
-            self.enter()
+            self.enter_nesting()
             parts += self._parts(child, self.text(child), quoted=False)
-            self.leave()
+            self.leave_nesting()
         return parts
 
     def _read_string(self, node: tree_sitter.Node, raw: str) -> list[Part]:
@@ -197,9 +197,9 @@ class WordReader:
             return [self._read_braced(node, raw, quoted=quoted)]
         if kind == "arithmetic_expansion":
             return [Opaque(raw, quoted, self.tokens(node), arithmetic=True)]
-        self.enter()
+        self.enter_nesting()
         script = self._script(node, raw)
-        self.leave()
+        self.leave_nesting()
         direction = raw[0] if kind == "process_substitution" else ""
         return [Substitution(script, quoted, raw, direction)]
 
@@ -243,9 +243,9 @@ class WordReader:
             if child.type in WORD_TYPES:
                 found.append(self.word(child))
             elif child.child_count:
-                self.enter()
+                self.enter_nesting()
                 found.extend(self.tokens(child))
-                self.leave()
+                self.leave_nesting()
             elif child.type not in ("[", "]", "[[", "]]", "((", "))", "$((", "$["):
                 found.append(text_word(self.text(child), child.byte_range))
         return tuple(found)

@@ -18,7 +18,7 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.edits.placement import FilePlacement, PreparedChange
-from aish.tools.code.edits.records import Conflict, EditOutcome, FileChange, FileEdit, Record, UndoEntry, Undone
+from aish.tools.code.edits.records import EditConflict, EditOutcome, FileChange, FileEdit, Record, UndoEntry, Undone
 from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
@@ -183,7 +183,7 @@ class JournaledApplier:
             for record in records
         ]
 
-    def _execute(self, record: Record, contents: Sequence[bytes | None]) -> tuple[Conflict, ...]:
+    def _execute(self, record: Record, contents: Sequence[bytes | None]) -> tuple[EditConflict, ...]:
         """Returns the conflicts if nothing has changed; empty on success. Raises ToolError if staging fails."""
         self._step("write the intent")
         self._undo_log.write_intent(record)
@@ -198,8 +198,8 @@ class JournaledApplier:
             finish(self._placement, record, self._step)
         except ToolError as exc:
             unrestored = self._start_rollback(record)
-            reasons = [Conflict(path, "another program changed it, and it stays as it is") for path in unrestored]
-            return (Conflict(record.title, exc.message), *reasons)
+            reasons = [EditConflict(path, "another program changed it, and it stays as it is") for path in unrestored]
+            return (EditConflict(record.title, exc.message), *reasons)
         self._step("keep")
         self._undo_log.keep(record)
         return ()

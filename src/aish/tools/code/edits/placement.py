@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from aish.errors import ToolError
-from aish.tools.code.edits.records import Conflict, FileChange, FileEdit
+from aish.tools.code.edits.records import EditConflict, FileChange, FileEdit
 from aish.tools.code.edits.undo_log import MAX_UNDO_BYTES
 from aish.tools.code.files.source import content_hash
 from aish.tools.workspace import MAX_FILE_BYTES, Workspace
@@ -205,7 +205,7 @@ class PreparedChange:
     ) -> None:
         self.id = f"{time.time_ns() // 1000:013x}{secrets.token_hex(2)}"  # ids sort by time
         self.paths = tuple(edit.path for edit in edits)
-        self.conflicts: list[Conflict] = []
+        self.conflicts: list[EditConflict] = []
         self.changes: list[FileChange] = []
         self.contents: list[bytes | None] = []
         self._space = space
@@ -222,7 +222,7 @@ class PreparedChange:
             except ToolError as exc:
                 reason = exc.message
             if reason:
-                self.conflicts.append(Conflict(edit.path, reason))
+                self.conflicts.append(EditConflict(edit.path, reason))
 
     def missing_folders(self) -> list[str]:
         """Returns the folders that new files need, outermost first."""

@@ -18,7 +18,9 @@ class FileEdit(msgspec.Struct, frozen=True):
     content: bytes | None
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class EditConflict(msgspec.Struct, frozen=True):
+    """A path, and why its edit was not applied."""
+
     path: str
     reason: str
 
@@ -30,7 +32,7 @@ class EditOutcome(msgspec.Struct, frozen=True):
     """
 
     applied: tuple[str, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[EditConflict, ...] = ()
     undo: str = ""
     note: str = ""
 

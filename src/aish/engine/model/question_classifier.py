@@ -31,24 +31,26 @@ _LONG_CHARS = 4000
 _QUICK_CHARS = 120
 
 
-class Classified(msgspec.Struct, frozen=True):
+class ClassifiedQuestion(msgspec.Struct, frozen=True):
+    """The kind of a user's question, such as `code` or `quick`, which `[routing]` maps to a model."""
+
     kind: str
     reasons: tuple[str, ...]
 
 
-def classify_question(text: str) -> Classified:
+def classify_question(text: str) -> ClassifiedQuestion:
     question = text.strip()
     if _TRACEBACK.search(question):
-        return Classified("debug", ("it holds an error or a traceback",))
+        return ClassifiedQuestion("debug", ("it holds an error or a traceback",))
     if reasons := _code_reasons(question):
-        return Classified("code", reasons)
+        return ClassifiedQuestion("code", reasons)
     if found := {match.lower() for match in _REASONING.findall(question)}:
-        return Classified("reasoning", (f"it says {', '.join(sorted(found)[:3])}",))
+        return ClassifiedQuestion("reasoning", (f"it says {', '.join(sorted(found)[:3])}",))
     if len(question) > _LONG_CHARS:
-        return Classified("long", (f"it has {len(question)} characters",))
+        return ClassifiedQuestion("long", (f"it has {len(question)} characters",))
     if len(question) <= _QUICK_CHARS:
-        return Classified("quick", ("it is short and plain",))
-    return Classified("plain", ("nothing about it stands out",))
+        return ClassifiedQuestion("quick", ("it is short and plain",))
+    return ClassifiedQuestion("plain", ("nothing about it stands out",))
 
 
 def _code_reasons(question: str) -> tuple[str, ...]:
