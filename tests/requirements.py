@@ -167,7 +167,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_ide.py::test_in_the_shell*",
     ),
     "§20 a model works through real projects in each language": ("e2e/test_ide.py::*",),
-    "§21 doctor says what is wrong and how to mend it": ("e2e/test_command_line.py::test_doctor*",),
+    "§21 doctor says what is wrong and how to fix it": ("e2e/test_command_line.py::test_doctor*",),
     "§21 eval measures tool calls, compares modes and models, and fails on a regression": (
         "e2e/test_eval.py::*",
         "frontends/eval/test_eval_*.py::*",

@@ -66,7 +66,7 @@ def make_rules(config: Config) -> list[Rule]:
     denied = [Rule(Verdict.DENY, f"gate.deny {glob}", (glob,)) for glob in gate.deny]
     given = [Rule(**msgspec.structs.asdict(rule)) for rule in gate.rules]
     if errors := example_errors(given):
-        raise ConfigError("; ".join(errors), hint="mend gate.rules in the config")
+        raise ConfigError("; ".join(errors), hint="fix gate.rules in the config")
     return [*approved, *denied, *given]
 
 

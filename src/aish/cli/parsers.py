@@ -32,7 +32,7 @@ commands (see `aish help COMMAND`):
   aish memory              what outlives a session: list, add, forget, import, export
   aish safety              what the gate says of a command or a call, and why
   aish eval                how well models call tools, measured
-  aish doctor              what works here, and how to mend what does not
+  aish doctor              what works here, and how to fix what does not
 """
 
 
@@ -207,7 +207,7 @@ def _safety_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _doctor_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to mend what does not.")
+    parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to fix what does not.")
     _add_endpoint(parser)
     return parser
 

@@ -81,7 +81,7 @@ def load_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] |
     """Loads all layers. Raises one ConfigError that names every problem."""
     loading = _load(cwd, env, flags or {})
     if loading.problems:
-        raise ConfigError("\n".join(map(str, loading.problems)), hint="mend it, then run `aish config check`")
+        raise ConfigError("\n".join(map(str, loading.problems)), hint="fix it, then run `aish config check`")
     return loading.finish()
 
 

@@ -110,7 +110,7 @@ def _exists(path: Path) -> bool:
 def _missing(mention: str) -> UsageError:
     return UsageError(
         f"@{mention} names no file, range or resource here; nothing was sent",
-        hint="mend it, or write \\@ for a plain @",
+        hint="fix it, or write \\@ for a plain @",
     )
 
 

@@ -41,15 +41,15 @@ def decode_json(data: bytes, decode: Callable[[bytes], T] = msgspec.json.decode)
         return decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         if isinstance(exc, UnicodeDecodeError) or rb"\ud" in data or rb"\uD" in data:
-            return _decode_mended(data, decode)
+            return _decode_fixed(data, decode)
         raise NotJson(str(exc)) from exc
     except RecursionError as exc:
         raise NotJson("it is nested too deeply") from exc
 
 
-def _decode_mended(data: bytes, decode: Callable[[bytes], T]) -> T:
+def _decode_fixed(data: bytes, decode: Callable[[bytes], T]) -> T:
     try:
-        mended = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
-        return decode(mended.encode("utf-8", "replace"))
+        fixed = json.dumps(json.loads(data.decode("utf-8", "replace")), ensure_ascii=False)
+        return decode(fixed.encode("utf-8", "replace"))
     except (ValueError, RecursionError) as exc:  # both kinds of decode error are ValueErrors
         raise NotJson(str(exc)) from exc

@@ -203,7 +203,7 @@ def _check(text: str, environment: LaunchContext) -> None:
         file.write_text(text, "utf-8")
         problems = check_config(cwd=Path(folder), env={**environment.env, "XDG_CONFIG_HOME": folder})
     if problems:
-        raise ConfigError(f"nothing was imported: {problems[0]}", hint="mend the entry in the file, or add it by hand")
+        raise ConfigError(f"nothing was imported: {problems[0]}", hint="fix the entry in the file, or add it by hand")
 
 
 def _read_servers(file: Path) -> dict[str, dict[str, Any]]:

@@ -32,7 +32,7 @@ _REFRESH_S = 1.0
 _DELEGATION_RULES = (
     "To ask another model, write one line: DELEGATE: NAME QUESTION. Its answer comes back to you. The names are {}."
 )
-WHAT_WENT_WRONG = "What went wrong with the last command, and what would mend it?"
+WHAT_WENT_WRONG = "What went wrong with the last command, and what would fix it?"
 
 
 async def run_shell(

@@ -83,7 +83,7 @@ class Metrics:
         self.retries = counter(
             "retries", "Model calls made again, of another model or in another form.", "model", "kind"
         )
-        self.call_repairs = counter("call_repairs", "What was mended in tool calls before they ran.", "kind")
+        self.call_repairs = counter("call_repairs", "Repairs of tool calls before they ran.", "kind")
         self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
         self.active_requests = gauge("requests_under_way", "Requests being answered.", "livesum")
         self.mcp_servers = gauge("mcp_servers", "MCP servers, by state.", "livemax", "state")

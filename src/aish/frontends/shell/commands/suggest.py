@@ -26,7 +26,7 @@ from aish.types.requests import TurnRequest
 
 _SUGGEST = (
     "Turn what the user wants into one command line for their shell. Answer with that command line alone: no "
-    "explanation, no code fence, no prompt sign. If it already is a command, mend it."
+    "explanation, no code fence, no prompt sign. If it already is a command, correct it."
 )
 _EXPLAIN = "Explain in a few short lines what this command line does, part by part, and what could go wrong:\n\n{}"
 # Builtins and keywords of bash, which have no program of that name.

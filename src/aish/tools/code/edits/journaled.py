@@ -231,7 +231,7 @@ class JournaledApplier:
             unrestored = roll_back(self._placement, record, self._step)
         except ToolError as exc:
             half = f"a change is half done and could not be taken back yet: {record.title}"
-            raise ToolError(f"{half} ({exc.message}). Mend that; the next edit tries again.") from exc
+            raise ToolError(f"{half} ({exc.message}). Fix that; the next edit tries again.") from exc
         self._step("forget")
         self._undo_log.forget()
         return unrestored
