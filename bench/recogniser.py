@@ -70,7 +70,7 @@ def fed_to_recogniser(chunks: list[str]) -> None:
     for chunk in chunks:
         if not passes(chunk):
             feed(chunk)
-    recogniser.finish(whole=True)
+    recogniser.finish(is_complete=True)
 
 
 def read_as_batches(batches: list[list[Chunk]]) -> None:

@@ -47,7 +47,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         ("types/ids.py", "import aish.engine.turn.loop"),
         ("engine/turn/loop.py", "import aish.providers.openai.provider"),
         ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.inspection"),
-        ("engine/turn/budget.py", "import socket"),
+        ("engine/turn/turn_limits.py", "import socket"),
         ("tools/registry.py", "import subprocess"),
     ],
 )

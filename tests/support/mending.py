@@ -19,13 +19,13 @@ def written(case: Damaged, rng: random.Random) -> list[tuple[str, str]]:
         return [(case.called, case.text)]
     tools = {tool.name: tool for tool in case.tools}
     recogniser = CallDetector({tool.name: tool.schema for tool in case.tools})
-    pieces, pos, whole = [], 0, case.finish == "stop"
+    pieces, pos, is_complete = [], 0, case.finish == "stop"
     while pos < len(case.text):
         step = rng.choice((1, 2, 3, 7, 20, 1000))
         pieces += recogniser.feed(case.text[pos : pos + step])
         pos += step
-    pieces += recogniser.finish(whole=whole)
-    ready = [resolve_call(piece, tools, whole=whole) for piece in pieces if isinstance(piece, WrittenCall)]
+    pieces += recogniser.finish(is_complete=is_complete)
+    ready = [resolve_call(piece, tools, is_complete=is_complete) for piece in pieces if isinstance(piece, WrittenCall)]
     return [(call.name, call.arguments) for call in ready]
 
 

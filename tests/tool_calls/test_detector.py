@@ -130,11 +130,11 @@ PLAIN = {
 }
 
 
-def recognise(text: str, cuts: list[int] | None = None, *, whole: bool = True) -> tuple[str, list[WrittenCall]]:
+def recognise(text: str, cuts: list[int] | None = None, *, is_complete: bool = True) -> tuple[str, list[WrittenCall]]:
     recogniser = CallDetector(SCHEMAS)
     places = sorted({min(cut, len(text)) for cut in cuts or ()})
     pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
-    found = [each for piece in pieces for each in recogniser.feed(piece)] + recogniser.finish(whole=whole)
+    found = [each for piece in pieces for each in recogniser.feed(piece)] + recogniser.finish(is_complete=is_complete)
     said = "".join(each for each in found if isinstance(each, str))
     return said, [each for each in found if isinstance(each, WrittenCall)]
 
@@ -173,7 +173,7 @@ def test_what_is_no_call_passes_byte_for_byte(text: str):
 def test_a_call_that_is_cut_off_anywhere_never_comes_out_whole(text: str):
     """Unless all that is missing is its closing mark."""
     for end in range(1, len(text)):
-        _, calls = recognise(text[:end], whole=False)
+        _, calls = recognise(text[:end], is_complete=False)
         for call in calls:
             try:
                 assert plainly(call) == WEATHER
@@ -292,10 +292,10 @@ def test_text_made_to_be_held_back_is_read_in_bounded_steps(part: str, beginning
     recogniser = Counted(SCHEMAS)
     for start in range(0, len(text), 4):
         recogniser.feed(text[start : start + 4])
-    recogniser.finish(whole=True)
+    recogniser.finish(is_complete=True)
     at_once = Counted(SCHEMAS)
     at_once.feed(text)
-    at_once.finish(whole=True)
+    at_once.finish(is_complete=True)
     assert max(recogniser.searched_chars, at_once.searched_chars) <= MAX_LOOKS * len(text)
 
 
@@ -305,7 +305,7 @@ def test_a_long_text_that_comes_to_nothing_is_not_read_again_from_each_of_its_br
     text = beginning + part * (400_000 // len(part))
     recogniser = Counted(SCHEMAS)
     recogniser.feed(text)
-    recogniser.finish(whole=True)
+    recogniser.finish(is_complete=True)
     assert recogniser.searched_chars <= 50 * len(text)
 
 
@@ -362,9 +362,9 @@ FRAGMENTS = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(text=FRAGMENTS, cuts=st.lists(st.integers(0, 400), max_size=30), whole=st.booleans())
-def test_how_the_text_is_cut_makes_no_difference(text: str, cuts: list[int], *, whole: bool):
-    assert recognise(text, cuts, whole=whole) == recognise(text, whole=whole)
+@given(text=FRAGMENTS, cuts=st.lists(st.integers(0, 400), max_size=30), is_complete=st.booleans())
+def test_how_the_text_is_cut_makes_no_difference(text: str, cuts: list[int], *, is_complete: bool):
+    assert recognise(text, cuts, is_complete=is_complete) == recognise(text, is_complete=is_complete)
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,8 +11,8 @@ from contextlib import aclosing
 import msgspec
 
 from aish.engine.tools.dispatch import Dispatcher
-from aish.engine.turn.budget import Budget
 from aish.engine.turn.events import EventFactory
+from aish.engine.turn.turn_limits import Budget
 from aish.errors import AishError
 from aish.planner.references import BadReference, fill_in, references
 from aish.planner.writer import PlanWriter

@@ -27,9 +27,9 @@ from aish.engine.prompt.token_counts import (
     max_tokens_of,
 )
 from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
-from aish.engine.turn.budget import Budget
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.turn_limits import Budget
 from aish.errors import (
     AishError,
     BudgetExceeded,

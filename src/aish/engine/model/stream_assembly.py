@@ -96,7 +96,7 @@ class StepAssembler(msgspec.Struct, eq=False):
         return True
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the model ended by itself. Only then may a closing bracket be missing from a call."""
         return self.end in (StepEnd.STOP, StepEnd.TOOL_CALLS)
 

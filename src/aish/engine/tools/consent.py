@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from aish.engine.tools.executor import Executor
-from aish.engine.turn.budget import Budget
 from aish.engine.turn.events import EventChannel
+from aish.engine.turn.turn_limits import Budget
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal

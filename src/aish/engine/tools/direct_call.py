@@ -11,9 +11,9 @@ from contextlib import aclosing
 import msgspec
 
 from aish.engine.tools.structured_results import with_structured
-from aish.engine.turn.budget import start_budget
 from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.events import EventFactory
+from aish.engine.turn.turn_limits import start_budget
 from aish.ports import Ask, Clock
 from aish.runs.journal import Journal
 from aish.safety.redaction.redactor import Redactor

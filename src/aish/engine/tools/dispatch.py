@@ -16,8 +16,8 @@ import msgspec
 from aish.engine.tools.consent import HIDDEN_SECRET, Consent
 from aish.engine.tools.executor import Executor, Outcome, aish_says
 from aish.engine.tools.selection import ToolSelection
-from aish.engine.turn.budget import Budget
 from aish.engine.turn.events import EventChannel, EventFactory
+from aish.engine.turn.turn_limits import Budget
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
@@ -100,7 +100,7 @@ class Dispatcher:
         self._begun: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
         self._cut: Collection[str] = ()
-        self._whole = True
+        self._is_complete = True
         self._choice = ToolChoice()
         self._stop: TurnEnd | None = None  # a limit was reached
         self._deferred: TurnEnd | None = None  # calls wait for the client or for a decision
@@ -110,12 +110,12 @@ class Dispatcher:
         calls: Sequence[ToolCall],
         *,
         cut: Collection[str] = (),
-        whole: bool = True,
+        is_complete: bool = True,
         choice: ToolChoice = _ANY_TOOL,
     ) -> AsyncGenerator[list[Event], None]:
-        """`cut` are ids of calls that the model did not complete: they get a result and never run. `whole`: the model
-        ended by itself. `choice` is what the request allows it to call."""
-        self._cut, self._whole, self._choice = cut, whole, choice
+        """`cut` are ids of calls that the model did not complete: they get a result and never run.
+        `is_complete`: the model ended by itself. `choice` is what the request allows it to call."""
+        self._cut, self._is_complete, self._choice = cut, is_complete, choice
         return self._channel.events(self._serve(calls))
 
     @property
@@ -144,9 +144,9 @@ class Dispatcher:
                 await self._finalise(item)
 
     def _prepare(self, call: ToolCall) -> Item:
-        if self._tools.is_clients(call.name):
+        if self._tools.is_client_tool(call.name):
             return ClientCall(call)
-        if call.id in self._cut or not (self._whole or call.arguments.strip()):
+        if call.id in self._cut or not (self._is_complete or call.arguments.strip()):
             text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
         spec = self._tools.find(call.name) or (self._tools.find_meant(call.name) if self._repair else None)
@@ -161,8 +161,8 @@ class Dispatcher:
         """Repairs and checks the arguments. Errors go to the model one by one, so that it can do better."""
         try:
             # Arguments that end with a comma or colon are not complete.
-            whole = self._whole and not call.arguments.rstrip().endswith((",", ":"))
-            repaired = repair_arguments(call.arguments, spec, whole=whole, repair=self._repair)
+            is_complete = self._is_complete and not call.arguments.rstrip().endswith((",", ":"))
+            repaired = repair_arguments(call.arguments, spec, is_complete=is_complete, repair=self._repair)
         except BadArguments as exc:
             text = f"{exc}. Send one JSON object and try again."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))

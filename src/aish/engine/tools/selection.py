@@ -38,7 +38,7 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
     def has_clients(self) -> bool:
         return bool(self._clients)
 
-    def is_clients(self, name: str) -> bool:
+    def is_client_tool(self, name: str) -> bool:
         return name in self._clients
 
     def find(self, name: str) -> ToolSpec | None:

@@ -16,11 +16,11 @@ from aish.engine.prompt.conversation import Conversation
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
 from aish.engine.tools.selection import ToolSelection, combine_tools
-from aish.engine.turn.budget import Budget, start_budget
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import UsageError
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
@@ -127,7 +127,7 @@ class TurnBuilder:
         from aish.planner.writer import PlanWriter
 
         planning = request.planner or Planning()
-        specs = {spec.name: spec for spec in tools.specs if not tools.is_clients(spec.name)}
+        specs = {spec.name: spec for spec in tools.specs if not tools.is_client_tool(spec.name)}
         if not specs:
             return None
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route

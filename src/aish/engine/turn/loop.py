@@ -1,8 +1,9 @@
 """Runs one turn: asks the model, dispatches the tool calls it makes, and asks again until the turn ends.
 
-`Turn.run` is the whole behaviour of a turn. It yields batches of events and waits for nothing but the model and the
-tools. `turn/recorder.py` wraps that stream: it writes events before they are passed on. `turn/runner.py` builds a turn,
-serialises the turns of a session, and closes a turn that is left early.
+`Turn.run` is the outline of a turn. It yields batches of events. It waits for the model, for the tools, for the user's
+decisions about calls, and for the store, which knows what was spent before. `turn/recorder.py` wraps that stream: it
+writes events before they are passed on. `turn/runner.py` builds a turn, serialises the turns of a session, and closes a
+turn that is left early.
 
 `Turn` owns the state of a turn: its events so far (the transcript), what it has spent (the budget) and why it ends.
 """
@@ -21,10 +22,10 @@ from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import open_calls
 from aish.engine.tools.dispatch import Dispatcher, result_event
 from aish.engine.tools.selection import ToolSelection
-from aish.engine.turn.budget import SILENT_ENDS, Budget, describe_end
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.text_relay import StepTextRelay
 from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.turn_limits import SILENT_ENDS, Budget, describe_end
 from aish.planner.run import question_text
 from aish.ports import TextSink
 from aish.types.chunks import StepEnd
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 class Turn(msgspec.Struct, eq=False):
     request: TurnRequest
     tools: ToolSelection
-    _notes: Sequence[str]  # for the user, before the first step
+    _notes: Sequence[str]  # lines shown to the user before the first step
     _past: Sequence[PastTurn]
     _model: ModelCaller
     _make_dispatcher: Callable[[], Dispatcher]
@@ -50,7 +51,7 @@ class Turn(msgspec.Struct, eq=False):
     _transcript: Transcript
     id: str = ""
     session: str = ""
-    end: TurnEnd | None = None  # decided by `_find_end`, or by the caller of `close`
+    end: TurnEnd | None = None  # decided by `_decide_end`, or by the caller of `close`
     had_effect: bool = False
     _step: StepAssembler | None = None  # the newest answer of the model
     _dispatched: bool = False  # whether the calls of `_step` have been dispatched
@@ -81,7 +82,7 @@ class Turn(msgspec.Struct, eq=False):
             async with aclosing(self._work_before_asking()) as batches:
                 async for events in batches:
                     yield events
-        while self._find_end() is None:
+        while self._decide_end() is None:
             step = self._begin_step()
             yield self._take_queued()
             relay = StepTextRelay(text_sink, record, step, self._events, self._transcript) if text_sink else None
@@ -89,13 +90,16 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
+            # Not through `_queue`: usage and warnings are no part of the history that the transcript folds.
             self._queued += self._model.book_step(step)
             self._queued += await self._model.warn_about_spending()
-            if self._find_end() is not None:
+            if self._decide_end() is not None:
                 break
             if self._queued:
                 yield self._take_queued()
-            calls = self._dispatcher.run(step.calls, cut=step.cut_calls, whole=step.is_whole, choice=self._model.choice)
+            calls = self._dispatcher.run(
+                step.calls, cut=step.cut_calls, is_complete=step.is_complete, choice=self._model.choice
+            )
             async with aclosing(self._apply(calls)) as batches:
                 async for events in batches:
                     yield events
@@ -111,7 +115,7 @@ class Turn(msgspec.Struct, eq=False):
             async with aclosing(self._apply(self._dispatcher.run(calls))) as batches:
                 async for events in batches:
                     yield events
-        if self._planner is not None and self._find_end() is None:
+        if self._planner is not None and self._decide_end() is None:
             work = self._planner.work(question_text(self.request), self._events, self._dispatcher, self._budget)
             async with aclosing(self._apply(work)) as batches:
                 async for events in batches:
@@ -129,16 +133,19 @@ class Turn(msgspec.Struct, eq=False):
                         self.had_effect = True
                 yield events
 
-    def _find_end(self) -> TurnEnd | None:
-        """Decides whether the turn ends now, and why. Nothing else does, except `close` for a turn that is left."""
+    def _decide_end(self) -> TurnEnd | None:
+        """Decides whether the turn ends now, and why. The model caller and the dispatcher give reasons of their own.
+
+        Two others end turns that were left: `close` in this process, `recovery` those of a process that died.
+        """
         step = self._step
         if step is not None and not self._dispatched:
             if self._model.end is not None:  # the call failed, or was not allowed
                 self.end = self._model.end
             elif not step.calls:
                 self.end = TurnEnd.LENGTH if step.end is StepEnd.LENGTH else TurnEnd.ANSWERED
-        elif step is not None and step.end is StepEnd.LENGTH and self.tools.is_clients(step.calls[-1].name):
-            self.end = TurnEnd.LENGTH  # the client has received half of a call and cannot run it
+        elif step is not None and step.end is StepEnd.LENGTH and self.tools.is_client_tool(step.calls[-1].name):
+            self.end = TurnEnd.LENGTH  # the last call was cut: the client has half of it, and cannot run it
         else:
             dispatched = self._made_dispatcher.end if self._made_dispatcher is not None else None
             self.end = dispatched or self._budget.find_reached_limit()
@@ -174,7 +181,7 @@ class Turn(msgspec.Struct, eq=False):
     def now_ms(self) -> int:
         return self._events.now_ms()
 
-    def take_back_end(self) -> None:
+    def free_end_number(self) -> None:
         """The last event, the end of the turn, was not passed on: its number is free again."""
         self._events.seq -= 1
 
@@ -195,7 +202,7 @@ class Turn(msgspec.Struct, eq=False):
     @property
     def open_calls(self) -> list[ToolCall]:
         """Calls without a result, the client's own first."""
-        return sorted(self._transcript.open_calls, key=lambda call: not self.tools.is_clients(call.name))
+        return sorted(self._transcript.open_calls, key=lambda call: not self.tools.is_client_tool(call.name))
 
     @property
     def _dispatcher(self) -> Dispatcher:

@@ -173,7 +173,7 @@ class Recording:
             return []
         if self._pending and type(self._pending[-1].body) is TurnFinished:  # an end that was not passed on
             self._pending.pop()
-            self.turn.take_back_end()
+            self.turn.free_end_number()
         owed = self.turn.close(TurnEnd.FAILED if self.has_failed else TurnEnd.CANCELLED)
         self._pending += owed
         return owed

@@ -108,7 +108,7 @@ class AttemptRecord:
         """Repairs the calls as dispatch does for server-side tools. Native calls of client tools are passed
         unchanged."""
         for id, (name, text) in self._step.items():
-            ready = resolve_call(WrittenCall(name, text), tools, whole=not self._is_cut)
+            ready = resolve_call(WrittenCall(name, text), tools, is_complete=not self._is_cut)
             self._step[id] = (ready.name, ready.arguments)
             self.repairs += len(ready.repairs)
 

@@ -36,7 +36,7 @@ class TextReader(Protocol):
 
     def text(self, text: str) -> list[Chunk]: ...
 
-    def finish(self, *, whole: bool) -> list[Chunk]: ...
+    def finish(self, *, is_complete: bool) -> list[Chunk]: ...
 
     @property
     def is_within_call(self) -> bool: ...
@@ -66,14 +66,14 @@ class ConstrainedReader:
             text = self._state(text, chunks)
         return chunks
 
-    def finish(self, *, whole: bool) -> list[Chunk]:
+    def finish(self, *, is_complete: bool) -> list[Chunk]:
         chunks: list[Chunk] = []
         if self._head and self._state == self._in_string:
             _add(chunks, _decode(self._head))
         elif self._head.strip():
             chunks += self._free.text(self._head)
         self._head = ""
-        return [*chunks, *self._free.finish(whole=whole)]
+        return [*chunks, *self._free.finish(is_complete=is_complete)]
 
     def _in_head(self, text: str, chunks: list[Chunk]) -> str:
         head = self._head + text

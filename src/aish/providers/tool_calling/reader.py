@@ -105,9 +105,9 @@ class ToolCallReader:
 
     def _finish(self, finished: StepFinished) -> list[Chunk]:
         """An answer that breaks off inside a call counts as cut, whatever the backend says."""
-        whole = finished.end in _ENDED_BY_ITSELF
+        is_complete = finished.end in _ENDED_BY_ITSELF
         within_call = self._reader.is_within_call
-        chunks = [*self._hold_calls(self._reader.finish(whole=whole)), *self._release_calls()]
+        chunks = [*self._hold_calls(self._reader.finish(is_complete=is_complete)), *self._release_calls()]
         self.has_called = self.has_called or self._found.count > 0
         end = finished.end
         if not self._found.count:
@@ -159,13 +159,15 @@ class FreeTextReader:
     def text(self, text: str) -> list[Chunk]:
         if self._recogniser.passes(text):
             return [TextDelta(text)]
-        return [self._chunk(piece, whole=True) for piece in self._recogniser.feed(text)]
+        return [self._chunk(piece, is_complete=True) for piece in self._recogniser.feed(text)]
 
-    def finish(self, *, whole: bool) -> list[Chunk]:
-        return [self._chunk(piece, whole=whole) for piece in self._recogniser.finish(whole=whole)]
+    def finish(self, *, is_complete: bool) -> list[Chunk]:
+        return [
+            self._chunk(piece, is_complete=is_complete) for piece in self._recogniser.finish(is_complete=is_complete)
+        ]
 
-    def _chunk(self, piece: str | WrittenCall, *, whole: bool) -> Chunk:
+    def _chunk(self, piece: str | WrittenCall, *, is_complete: bool) -> Chunk:
         if isinstance(piece, str):
             return TextDelta(piece)
-        ready = resolve_call(piece, self._tools, whole=whole, repair=self._repair)
+        ready = resolve_call(piece, self._tools, is_complete=is_complete, repair=self._repair)
         return CallFragment(self._new_index(), name=ready.name, arguments=ready.arguments, repairs=ready.repairs)

@@ -32,8 +32,8 @@ _MORE_OF_IT = frozenset("\"'“")
 def bare_object(cursor: CallCursor) -> None:
     _Head(cursor.text, cursor.pos, cursor).check()
     start = cursor.pos
-    text, is_whole = cursor.json()
-    cursor.calls += cursor.read_calls(text, is_whole=is_whole, tagged=False)
+    text, is_complete = cursor.json()
+    cursor.calls += cursor.read_calls(text, is_complete=is_complete, tagged=False)
     _read_past_end(cursor, text, start)
 
 
@@ -45,15 +45,15 @@ def bare_list(cursor: CallCursor) -> None:
     if char == "{":
         _Head(cursor.text, cursor.pos, cursor).check()
         cursor.pos = start
-        text, is_whole = cursor.json()
-        cursor.calls += cursor.read_calls(text, is_whole=is_whole, tagged=False)
+        text, is_complete = cursor.json()
+        cursor.calls += cursor.read_calls(text, is_complete=is_complete, tagged=False)
         _read_past_end(cursor, text, start)
     elif char and (callee := cursor.match(_CALLEE)) and cursor.tools.is_tool_name(callee[0]):
         if cursor.text[callee.end() : callee.end() + 1] != "(":
             raise NotACall
         cursor.pos = start
-        text, is_whole = cursor.json()
-        if not (is_whole or text.endswith("]")):
+        text, is_complete = cursor.json()
+        if not (is_complete or text.endswith("]")):
             raise NotACall
         cursor.calls += python_calls(text[1:-1] if text.endswith("]") else text[1:])
     else:

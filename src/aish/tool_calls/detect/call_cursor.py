@@ -88,13 +88,13 @@ def _line_starts(names: tuple[str, ...]) -> frozenset[str]:
 
 
 class CallCursor:
-    """`final`: no more text comes. `whole`: the model itself ended the text, so it was not cut off."""
+    """`final`: no more text comes. `is_complete`: the model itself ended the text, so it was not cut off."""
 
-    def __init__(self, text: str, tools: ToolNames, *, final: bool, whole: bool = False) -> None:
+    def __init__(self, text: str, tools: ToolNames, *, final: bool, is_complete: bool = False) -> None:
         self.text = text
         self.tools = tools
         self.final = final
-        self.whole = whole
+        self.is_complete = is_complete
         self.pos = 0
         self.calls: list[WrittenCall] = []
         self.reach = 0  # how far it has read, even in vain
@@ -157,17 +157,17 @@ class CallCursor:
             return self._take(start, fed + length), False
         if not self.final:
             raise NeedMore(span, mark if seen < _MAX_MARKS else None)
-        return self._take(start, first if first >= 0 else len(self.text)), first >= 0 or self.whole
+        return self._take(start, first if first >= 0 else len(self.text)), first >= 0 or self.is_complete
 
     def _take(self, start: int, end: int) -> str:
         self.pos = end
         self.reach = max(self.reach, end)
         return self.text[start:end]
 
-    def read_calls(self, text: str, *, is_whole: bool, tagged: bool) -> list[WrittenCall]:
+    def read_calls(self, text: str, *, is_complete: bool, tagged: bool) -> list[WrittenCall]:
         """The calls that a JSON text contains. A text that is clearly a call but cannot be read becomes a call whose
         arguments are that text: it cannot run, and the model gets an error."""
-        value, repairs = self._read(text, is_whole=is_whole)
+        value, repairs = self._read(text, is_complete=is_complete)
         if value is _BROKEN:
             named = _NAME.search(text)
             if named is None or not (tagged or self.tools.is_tool_name(named[1])):
@@ -178,12 +178,12 @@ class CallCursor:
             raise NotACall
         return [msgspec.structs.replace(call, repairs=repairs) for call in calls]
 
-    def _read(self, text: str, *, is_whole: bool) -> tuple[Any, tuple[Repair, ...]]:
+    def _read(self, text: str, *, is_complete: bool) -> tuple[Any, tuple[Repair, ...]]:
         try:
             return read_strictly(text), ()
         except UnreadableJson:
             pass
-        reader = Reader(text, whole=is_whole, outer_may_miss=True)
+        reader = Reader(text, is_complete=is_complete, outer_may_miss=True)
         try:
             value = reader.value()
         except UnreadableJson:

@@ -53,7 +53,7 @@ class CallDetector:
         self._waits: NeedMore | None = None
         self._verbatim: VerbatimSpan | None = None  # the code or thinking at this point
         self._data: BracketSpan | None = None  # the JSON at this point, which is no call
-        self._whole = False
+        self._is_complete = False
         self._passed_chars = 0  # characters of the text before the current one
         self._wasted_chars = 0
         # A line may be a Python call, so at the start of a line the first letters of names are triggers, too.
@@ -88,9 +88,9 @@ class CallDetector:
             return self._scan(self._release(), final=True)
         return self._scan(self._release(), final=False) if self._may_continue(text) else []
 
-    def finish(self, *, whole: bool) -> list[Piece]:
-        """The text has ended: by the model itself if `whole`, else it was cut off."""
-        self._whole = whole
+    def finish(self, *, is_complete: bool) -> list[Piece]:
+        """The text has ended: by the model itself if `is_complete`, else it was cut off."""
+        self._is_complete = is_complete
         return self._scan(self._release(), final=True)
 
     def _release(self) -> str:
@@ -175,7 +175,7 @@ class CallDetector:
     def _examine(self, candidate: str, pieces: list[Piece], *, final: bool, marked_only: bool) -> int:
         """Returns how much of the candidate is decided; -1 if more text is needed."""
         self._waits = None
-        cursor = CallCursor(candidate, self._tools, final=final, whole=self._whole)
+        cursor = CallCursor(candidate, self._tools, final=final, is_complete=self._is_complete)
         try:
             found = _read_marked(cursor) if marked_only else _read_candidate(cursor)
         except NotACall as plain:

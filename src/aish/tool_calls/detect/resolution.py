@@ -11,7 +11,7 @@ import msgspec
 
 from aish.tool_calls.detect.envelope import WrittenCall
 from aish.tool_calls.repair.fuzzy_match import find_similar
-from aish.tool_calls.repair.repair import BadArguments, fit_arguments, repair_arguments
+from aish.tool_calls.repair.repair import BadArguments, fit_to_schema, repair_arguments
 from aish.types.tools import Repair, RepairKind, ToolSpec
 
 
@@ -22,9 +22,9 @@ class ResolvedCall(msgspec.Struct, frozen=True):
 
 
 def resolve_call(
-    written: WrittenCall, tools: Mapping[str, ToolSpec], *, whole: bool, repair: bool = True
+    written: WrittenCall, tools: Mapping[str, ToolSpec], *, is_complete: bool, repair: bool = True
 ) -> ResolvedCall:
-    """`whole`: the text around the call was not cut off."""
+    """`is_complete`: the text around the call was not cut off."""
     name = find_similar(written.name, tools) if repair else written.name
     spec = tools.get(name or "")
     if spec is None:
@@ -34,15 +34,15 @@ def resolve_call(
         return ResolvedCall(written.name, _text(written.arguments))
     try:
         if isinstance(written.arguments, str):
-            mended = repair_arguments(written.arguments, spec, whole=whole)
+            repaired = repair_arguments(written.arguments, spec, is_complete=is_complete)
         else:
-            mended = fit_arguments(written.arguments, spec, written.repairs)
+            repaired = fit_to_schema(written.arguments, spec, written.repairs)
     except BadArguments:
         return ResolvedCall(spec.name, _drop_last_bracket(written), renamed)
-    if mended.errors:
+    if repaired.errors:
         return ResolvedCall(spec.name, _text(written.arguments), (*renamed, *written.repairs))
-    repairs = mended.repairs if isinstance(written.arguments, dict) else (*written.repairs, *mended.repairs)
-    return ResolvedCall(spec.name, _text(mended.arguments), (*renamed, *repairs))
+    repairs = repaired.repairs if isinstance(written.arguments, dict) else (*written.repairs, *repaired.repairs)
+    return ResolvedCall(spec.name, _text(repaired.arguments), (*renamed, *repairs))
 
 
 def _text(arguments: dict[str, object] | str) -> str:

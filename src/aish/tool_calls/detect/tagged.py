@@ -106,8 +106,8 @@ def function_tag(cursor: CallCursor, closers: tuple[str, ...] = ()) -> None:
     start, cursor.pos = cursor.pos, found.end()
     char = cursor.peek()
     if char == "{":
-        text, is_whole = cursor.json(("</function>", *closers))
-        cursor.calls.append(_with_arguments(cursor, found[1], text, is_whole=is_whole))
+        text, is_complete = cursor.json(("</function>", *closers))
+        cursor.calls.append(_with_arguments(cursor, found[1], text, is_complete=is_complete))
         cursor.peek()
         cursor.take("</function>")
     else:
@@ -122,9 +122,9 @@ def _require_calls(cursor: CallCursor) -> None:
 def _content(cursor: CallCursor, char: str, closers: tuple[str, ...]) -> bool:
     """Reads one content. Returns False if it is none of ours, which ends the calls or means that there are none."""
     if char in ("{", "["):
-        text, is_whole = cursor.json(closers)
+        text, is_complete = cursor.json(closers)
         try:
-            cursor.calls += cursor.read_calls(text, is_whole=is_whole, tagged=True)
+            cursor.calls += cursor.read_calls(text, is_complete=is_complete, tagged=True)
         except NotACall:
             if char == "{":
                 raise
@@ -157,17 +157,17 @@ def _read_named(cursor: CallCursor, name: re.Match[str], closers: tuple[str, ...
         char = cursor.peek()
     if char != "{":
         return False
-    text, is_whole = cursor.json((*closers, "<｜tool▁call▁end｜>", "<|tool_call_end|>", "[TOOL_CALLS]"))
-    cursor.calls.append(_with_arguments(cursor, name[0].partition(":")[0], text, is_whole=is_whole))
+    text, is_complete = cursor.json((*closers, "<｜tool▁call▁end｜>", "<|tool_call_end|>", "[TOOL_CALLS]"))
+    cursor.calls.append(_with_arguments(cursor, name[0].partition(":")[0], text, is_complete=is_complete))
     return True
 
 
-def _with_arguments(cursor: CallCursor, name: str, text: str, *, is_whole: bool) -> WrittenCall:
+def _with_arguments(cursor: CallCursor, name: str, text: str, *, is_complete: bool) -> WrittenCall:
     """JSON that has the arguments only. It is parsed later, with all other arguments; only a missing end is
     completed here."""
-    if not is_whole:
+    if not is_complete:
         return WrittenCall(name, text)
-    envelope = cursor.read_calls(f'{{"name": "{name}", "arguments": {text}', is_whole=True, tagged=True)
+    envelope = cursor.read_calls(f'{{"name": "{name}", "arguments": {text}', is_complete=True, tagged=True)
     return envelope[0] if len(envelope) == 1 and envelope[0].name == name else WrittenCall(name, text)
 
 
@@ -206,7 +206,7 @@ def _keys_and_values(cursor: CallCursor, name: str, start: int, closers: tuple[s
             return _broken(cursor, name, start)
         raw[key[1].strip()] = cursor.text[key.end() : end]
         cursor.pos = end + len("</arg_value>")
-    if cursor.pos == len(cursor.text) and not cursor.whole:
+    if cursor.pos == len(cursor.text) and not cursor.is_complete:
         return _broken(cursor, name, start)  # more arguments may be missing
     if not raw and not cursor.tools.is_tool_name(name):
         return False

@@ -87,16 +87,16 @@ class SchemaFitter:
         agree on the result."""
         if is_valid(self._with_definitions(schema), value):
             return value
-        fit_arguments: list[tuple[Any, list[Repair]]] = []
+        fitting: list[tuple[Any, list[Repair]]] = []
         for branch in branches:
             attempt = SchemaFitter(self._root, respelt=self._respelt)
             result = attempt.fit(value, branch, path, depth + 1)
             if is_valid(self._with_definitions(schema), result):
-                fit_arguments.append((result, attempt.repairs))
-        if not fit_arguments or any(_are_different(result, fit_arguments[0][0]) for result, _ in fit_arguments):
+                fitting.append((result, attempt.repairs))
+        if not fitting or any(_are_different(result, fitting[0][0]) for result, _ in fitting):
             return value
-        self.repairs += fit_arguments[0][1]
-        return fit_arguments[0][0]
+        self.repairs += fitting[0][1]
+        return fitting[0][0]
 
     def _with_definitions(self, schema: JsonSchema) -> JsonSchema:
         """A part of the schema, with the definitions that it may refer to."""

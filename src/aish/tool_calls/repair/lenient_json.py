@@ -95,15 +95,15 @@ def _check_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Reader:
-    """Reads values from `pos` on. `whole`: the text was not cut off, so brackets may be missing at its end.
+    """Reads values from `pos` on. `is_complete`: the text was not cut off, so brackets may be missing at its end.
     `outer_may_miss`: the outermost bracket may be missing after an inner one."""
 
-    def __init__(self, text: str, pos: int = 0, *, whole: bool = False, outer_may_miss: bool = False) -> None:
+    def __init__(self, text: str, pos: int = 0, *, is_complete: bool = False, outer_may_miss: bool = False) -> None:
         self.text = text
         self.pos = pos
         self.noted: dict[RepairKind, None] = {}  # the kinds of repairs, in order
         self._respelt: dict[str, str] = {}  # how whole numbers were written: `0x10` for 16
-        self._whole = whole
+        self._is_complete = is_complete
         self._outer_may_miss = outer_may_miss
         self._open: list[str] = []
 
@@ -239,7 +239,7 @@ class Reader:
         """Whether the value ends here: by its bracket, by an outer bracket, or with the text where that is allowed."""
         char = self._peek()
         if not char:
-            if not (self._whole or (self._outer_may_miss and len(self._open) == 1 and self._after_bracket())):
+            if not (self._is_complete or (self._outer_may_miss and len(self._open) == 1 and self._after_bracket())):
                 raise CutOff("the text ends in the middle of it")
             self._note(RepairKind.BRACKET)
         elif char == _CLOSERS[opener]:
@@ -340,7 +340,7 @@ class Reader:
         if found is None:
             raise self._unexpected_error()
         self.pos = found.end()
-        if self.pos == len(self.text) and not (self._whole and found[0] in _LITERALS):
+        if self.pos == len(self.text) and not (self._is_complete and found[0] in _LITERALS):
             raise CutOff("the text ends in the middle of a value")
         return self._meant(found[0])
 

@@ -40,17 +40,17 @@ class RepairedArguments(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
 
-def repair_arguments(text: str, spec: ToolSpec, *, whole: bool = True, repair: bool = True) -> RepairedArguments:
-    """`whole`: the model ended the text itself, so closing brackets may be missing."""
+def repair_arguments(text: str, spec: ToolSpec, *, is_complete: bool = True, repair: bool = True) -> RepairedArguments:
+    """`is_complete`: the model ended the text itself, so closing brackets may be missing."""
     try:
-        value, repairs = parse_arguments(text, whole=whole, repair=repair)
+        value, repairs = parse_arguments(text, is_complete=is_complete, repair=repair)
     except BadArguments as exc:
         is_deep = isinstance(exc.__cause__, TooDeep)  # its quotes are not the problem
         reading = _only_reading(text, spec) if repair and not is_deep else None
         if reading is None:
             raise
         return RepairedArguments(reading, (Repair(RepairKind.QUOTES, "", shorten(text)),))
-    return fit_arguments(value, spec, repairs, repair=repair)
+    return fit_to_schema(value, spec, repairs, repair=repair)
 
 
 def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
@@ -88,7 +88,7 @@ def _properties(schema: JsonSchema) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def fit_arguments(
+def fit_to_schema(
     value: Arguments, spec: ToolSpec, repairs: Sequence[Repair] = (), *, repair: bool = True
 ) -> RepairedArguments:
     """Makes the arguments fit the schema, if they do not already."""
@@ -108,19 +108,19 @@ def fit_arguments(
     return RepairedArguments(result, tuple(done), tuple(schema_errors(schema, result) or fitter.unsure_names(result)))
 
 
-def parse_arguments(text: str, *, whole: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
+def parse_arguments(text: str, *, is_complete: bool = False, repair: bool = True) -> tuple[Arguments, list[Repair]]:
     """An empty text or null means no arguments: many models write that for a tool without parameters."""
     if not text.strip():
         return {}, []
     repairs: list[Repair] = []
-    value = _decode(text, repairs, whole=whole, repair=repair)
+    value = _decode(text, repairs, is_complete=is_complete, repair=repair)
     for _ in range(_MAX_ENCODINGS):
         if not (repair and isinstance(value, str)):
             break
         repairs.append(Repair(RepairKind.ENCODING, "", shorten(value)))
         if not value.strip():
             return {}, repairs
-        value = _decode(value, repairs, whole=False, repair=repair)
+        value = _decode(value, repairs, is_complete=False, repair=repair)
     if repair and isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         repairs.append(Repair(RepairKind.WRAPPER, "", shorten(value)))
         value = value[0]
@@ -131,7 +131,7 @@ def parse_arguments(text: str, *, whole: bool = False, repair: bool = True) -> t
     return value, repairs
 
 
-def _decode(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> Any:
+def _decode(text: str, repairs: list[Repair], *, is_complete: bool, repair: bool) -> Any:
     try:
         return read_strictly(text)
     except UnreadableJson as exc:
@@ -143,7 +143,7 @@ def _decode(text: str, repairs: list[Repair], *, whole: bool, repair: bool) -> A
             raise BadArguments(f"the arguments are not valid JSON: {exc}") from exc
         strict = exc
     try:
-        return _read(_without_escapes(text, repairs), repairs, whole=whole)
+        return _read(_without_escapes(text, repairs), repairs, is_complete=is_complete)
     except CutOff as exc:
         raise BadArguments(f"the arguments are not complete: {exc}") from strict
     except UnreadableJson as exc:
@@ -162,9 +162,9 @@ def _without_escapes(text: str, repairs: list[Repair]) -> str:
     return decoded
 
 
-def _read(text: str, repairs: list[Repair], *, whole: bool) -> Any:
+def _read(text: str, repairs: list[Repair], *, is_complete: bool) -> Any:
     start = _beginning(text)
-    reader = Reader(text, start, whole=whole)
+    reader = Reader(text, start, is_complete=is_complete)
     value = reader.value()
     rest = text[reader.pos :]
     stray = _STRAY_CLOSERS.match(rest)

@@ -29,7 +29,7 @@ from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.channel import Channel
 from aish.tools.bash.completion.side_shell import SideShell
 from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
-from aish.tools.bash.process import BashProcess, find_disowned_groups
+from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
 from aish.tools.bash.user_lines import run_at_terminal, run_unattended
 from aish.tools.builtin.shell import Wrap

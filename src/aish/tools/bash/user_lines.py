@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from aish.process.pty import Pty
 from aish.process.terminal import RawTerminal
 from aish.tools.bash.capture import OutputCapture
-from aish.tools.bash.process import BashProcess, build_result, interrupt_line
+from aish.tools.bash.running_bash import BashProcess, build_result, interrupt_line
 from aish.types.live_shell import RunEnd, RunResult
 
 _DRAIN_S = 2.0  # for the last output to reach a slow terminal

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.engine.turn.budget import describe_end
+from aish.engine.turn.turn_limits import describe_end
 from aish.types.events import TurnEnd
 from aish.types.requests import TurnLimits
 

@@ -1,4 +1,4 @@
-"""Counts what a turn spends, says which limit it has reached, and describes how a turn ended."""
+"""Counts what a turn spends against its limits, says which one it has reached, and describes how a turn ended."""
 
 from __future__ import annotations
 
