@@ -331,7 +331,7 @@ async def test_the_gate_judges_in_the_directory_that_the_turn_has_come_to(tmp_pa
 
 
 def make_folder(path: str) -> str:
-    os.makedirs(path)
+    Path(path).mkdir(parents=True)
     return path
 
 
