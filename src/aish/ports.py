@@ -107,12 +107,14 @@ class Provider(Tokenizer, Protocol):
 
 
 class CallContext(Protocol):
-    """What a running tool may know and report of its call. `owner` as in an EffectRequest."""
+    """What a running tool may know and report of its call. `owner` as in an EffectRequest. `is_proved` says that a
+    command line runs because it is proved harmless: what the proof assumes must hold."""
 
     session: str
     turn: str
     call: str
     owner: str
+    is_proved: bool
 
     def status(self, text: str) -> None:
         """Shows the user a line while the tool runs."""

@@ -16,7 +16,7 @@ from support.engines import Tools
 
 
 class Context:
-    session, turn, call, owner = "s", "t", "c", ""
+    session, turn, call, owner, is_proved = "s", "t", "c", "", False
 
     def status(self, text: str) -> None:
         raise AssertionError(text)

@@ -29,7 +29,7 @@ DEADLINE_S = 30
 
 
 class Context:
-    session, turn, call, owner = "s", "t", "c", ""
+    session, turn, call, owner, is_proved = "s", "t", "c", "", False
 
     def status(self, text: str) -> None:
         pass
@@ -263,7 +263,7 @@ class Live:
     def model_cwd(self, turn):
         return self.cwd
 
-    async def run_model(self, line, timeout_s, *, turn, wrap):
+    async def run_model(self, line, timeout_s, *, turn, wrap, is_proved):
         wrapped = await wrap(("sh",), Path(self.cwd))
         return RunResult(line, self.status, self.ends_in, 0.0, f"{turn} {' '.join(wrapped)}")
 
@@ -369,3 +369,14 @@ async def test_a_socket_in_a_common_folder_is_out_of_reach(hiding, folder):
         server.close()
         shutil.rmtree(place)
     assert "Error" in text and heard == []
+
+
+async def test_what_steers_bash_is_not_taken_from_the_environment(tmp_path):
+    (tmp_path / ".hidden").touch()
+    env = {
+        "PATH": os.environ["PATH"], "BASH_FUNC_free%%": "() { echo function\n}", "BASHOPTS": "dotglob",
+        "SHELLOPTS": "noexec", "CDPATH": "/usr",
+    }  # fmt: skip
+    made = ShellTools(cwd=lambda: tmp_path, sandbox=NoSandbox(), env=env)
+    text = (await made.call("run", {"command": "free; echo *; cd lib && echo there"}, Context())).parts[0].text
+    assert "function" not in text and ".hidden" not in text and "there" not in text

@@ -15,6 +15,10 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+# The rule of a command line that may run because it is proved to change nothing.
+PROVED_RULE = "proved read-only"
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """`rule` names what decided: a policy rule, the user, or the failure that closed the gate.
 

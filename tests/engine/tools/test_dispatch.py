@@ -573,3 +573,18 @@ async def test_a_tool_that_no_longer_only_reads_is_told_of_once():
         events = await bench.run(ask=answering())
         told.append(["git__log has changed" in status.text for status in bodies(events, Status)])
     assert told == [[], [True], []]
+
+
+@pytest.mark.parametrize(("rule", "is_proved"), [("proved read-only", True), ("gate.exec", False)])
+async def test_a_tool_knows_whether_its_call_was_proved_harmless(rule, is_proved):
+    async def body(arguments, context):
+        return said(f"proved: {context.is_proved}")
+
+    gate = BrokenGate(lambda: answered())
+
+    async def answered():
+        return Decision(Verdict.ALLOW, rule)
+
+    bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x", body), gate=gate)
+    (result,) = results(await bench.run())
+    assert text_of(result.parts) == f"proved: {is_proved}"

@@ -385,3 +385,31 @@ async def test_a_plain_sh_gives_its_directory_and_no_more(tmp_path: Path) -> Non
         await shell.run_user("X=1; cd /", None)
         assert (await shell.run_model('pwd; echo "<$X>"; exit 2', 10)).output == "/\n<>\n"
         assert (await shell.run_user("echo $X", None)).output == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("free() { touch effect; }", "free"),
+        ("ls() { touch effect; command ls; }; export -f ls", "ls"),
+        ("alias df='touch effect; df'", "df ."),
+        ("declare -i n", "n='a[$(touch effect)]'; echo"),
+        ("declare -n n='a[$(touch effect)]'", "n=x; echo"),
+        ("set -k", "echo PATH=x"),
+    ],
+)
+async def test_a_proved_line_means_the_programs_that_it_names(shell: LiveBash, tmp_path, before, line) -> None:
+    await shell.run_user(before, None)
+    await shell.run_model(line, 10, is_proved=True)
+    assert not os.path.lexists(tmp_path / "effect")
+
+
+async def test_a_proved_line_reads_what_the_proof_knows(shell: LiveBash, tmp_path: Path) -> None:
+    (tmp_path / ".hidden").write_text("hidden")
+    (tmp_path / "away" / "docs").mkdir(parents=True)
+    await shell.run_user(
+        f"shopt -s dotglob cdable_vars nocaseglob; CDPATH={tmp_path}/away there=/; IFS=/; topic='a b'", None
+    )
+    assert ".hidden" not in (await shell.run_model("echo *", 10, is_proved=True)).output
+    assert (await shell.run_model("cd docs || cd there || echo $topic", 10, is_proved=True)).output.endswith("\na b\n")
+    assert ".hidden" in (await shell.run_model("echo *", 10)).output

@@ -27,7 +27,7 @@ DEADLINE_S = 30.0
 
 
 class Context:
-    session, turn, call, owner = "s", "t", "c", ""
+    session, turn, call, owner, is_proved = "s", "t", "c", "", False
 
     def status(self, text: str) -> None:
         pass

@@ -24,7 +24,7 @@ from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
-from aish.types.decisions import Choice, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.decisions import PROVED_RULE, Choice, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
 from aish.types.messages import ToolCall
 from aish.types.requests import ToolChoice
@@ -42,6 +42,7 @@ class Prepared(msgspec.Struct, frozen=True):
     arguments: Arguments
     repairs: tuple[Repair, ...] = ()
     edited: bool = False  # by the user who allowed it
+    is_proved: bool = False  # the gate allowed it because it is proved harmless
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -228,7 +229,7 @@ class Dispatcher:
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
         if decision.arguments is None:
-            return item
+            return msgspec.structs.replace(item, is_proved=True) if decision.rule == PROVED_RULE else item
         if errors := schema_errors(item.spec.schema, decision.arguments):
             return aish_says(
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
@@ -267,6 +268,7 @@ class Dispatcher:
             call=item.call.id,
             deadline_s=self._budget.remaining_s,
             say=lambda text: self._channel.send_nowait(Status(text), item.call.id),
+            is_proved=item.is_proved,
         )
 
     async def _execute_journalled(self, item: Prepared) -> Outcome:

@@ -58,11 +58,14 @@ def aish_says(status: ResultStatus, text: str) -> Outcome:
 
 
 class _Context:
-    def __init__(self, session: str, turn: str, call: str, owner: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: str, turn: str, call: str, owner: str, say: Callable[[str], None], *, is_proved: bool
+    ) -> None:
         self.session = session
         self.turn = turn
         self.call = call
         self.owner = owner
+        self.is_proved = is_proved
         self.status = say
 
 
@@ -103,10 +106,17 @@ class Executor:
         self._redact = redact
 
     async def run(
-        self, spec: ToolSpec, arguments: Arguments, *, call: str, deadline_s: float, say: Callable[[str], None]
+        self,
+        spec: ToolSpec,
+        arguments: Arguments,
+        *,
+        call: str,
+        deadline_s: float,
+        say: Callable[[str], None],
+        is_proved: bool = False,
     ) -> Outcome:
         started_s = self._clock.monotonic_s()
-        context = _Context(self._session, self._turn, call, self._owner, say)
+        context = _Context(self._session, self._turn, call, self._owner, say, is_proved=is_proved)
         timeout_s = min(spec.timeout_s, deadline_s)
         outcome = await self._call_guarded(spec, arguments, context, timeout_s)
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)

@@ -31,7 +31,7 @@ from aish.safety.policy.rules import (
     matches_path,
     names_command,
 )
-from aish.types.decisions import Verdict
+from aish.types.decisions import PROVED_RULE, Verdict
 from aish.types.tools import Effect
 
 # Removed by the shell: quotes, backslashes, and line continuations.
@@ -208,7 +208,7 @@ def _judge_by_finding(case: JudgedCall, line: CommandLine, finding: LineVerdict)
     if verdict is Verdict.DENY:
         return Judgement(verdict, f"gate.{case.tool.effect}", "commands are denied by gate.exec")
     if finding.level is Level.SAFE:
-        return Judgement(Verdict.ALLOW, "proved read-only", "")
+        return Judgement(Verdict.ALLOW, PROVED_RULE, "")
     always = _make_always(case, line, finding)
     if finding.level is Level.DESTRUCTIVE:
         return Judgement(Verdict.ASK, "destructive", _first_reason(finding), always=always)

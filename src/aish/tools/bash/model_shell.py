@@ -91,6 +91,7 @@ class ModelLineSpec(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}  # for every line of a model; an empty value hides the variable
     hides: Callable[[str], bool] = lambda name: False  # variables hidden from lines of a model
     wrap: Wrap | None = None
+    is_proved: bool = False  # so only names of programs, and no options of the user's shell, may decide what it means
 
 
 async def run_model_line(spec: ModelLineSpec, on_text: Callable[[str], None] | None = None) -> RunResult:
@@ -158,11 +159,11 @@ def _state_file(spec: ModelLineSpec, snapshot: Snapshot, stack: ExitStack) -> in
 
 def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
     given = {**QUIET, **spec.env}
-    late = "; ".join(f"\\builtin {option}" for option in snapshot.late_options)
+    late = "" if spec.is_proved else "; ".join(f"\\builtin {option}" for option in snapshot.late_options)
     line = f"{late}; {spec.line}" if late else spec.line
     yield f"builtin cd -- {shlex.quote(spec.cwd)}; builtin export PWD"
     yield f"builtin unset -v {_INHERITED}"
-    yield from snapshot.script(lambda name: name in given or spec.hides(name))
+    yield from snapshot.script(lambda name: name in given or spec.hides(name), is_plain=spec.is_proved)
     yield from (f"\\builtin export {name}={shlex.quote(value)}" for name, value in given.items() if value)
     yield f"__aish_status() {{ \\builtin return {0 if late else snapshot.status}; }}"
     yield f"__aish_line={shlex.quote(line)} __aish_ready=1"

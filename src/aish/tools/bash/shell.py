@@ -183,18 +183,20 @@ class LiveBash:
         *,
         turn: str = "",
         wrap: Wrap | None = None,
+        is_proved: bool = False,
         on_text: Callable[[str], None] | None = None,
     ) -> RunResult:
         """Runs a line in a copy of the shell, without input or pager, with a time limit. `on_text` gets lines early.
 
         The next line of the same `turn` begins in the directory where this one ends. `wrap` puts it into the sandbox.
-        Raises ProcessError if no copy can be made.
+        A line that is proved harmless means only what the proof assumes: the copy has no functions, aliases and options
+        of the user's. Raises ProcessError if no copy can be made.
         """
         _check(line)
         async with self._model_lock:
             spec_of_line = ModelLineSpec(
                 self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
-                env=self._spec.model_env, hides=self._spec.hides, wrap=wrap,
+                env=self._spec.model_env, hides=self._spec.hides, wrap=wrap, is_proved=is_proved,
             )  # fmt: skip
             result = await run_model_line(spec_of_line, on_text)
             if turn:

@@ -36,6 +36,14 @@ _LATE_OPTIONS = frozenset({
     "allexport", "errexit", "errtrace", "functrace", "keyword", "noglob", "nounset", "posix", "xtrace",
 })  # fmt: skip
 
+# How `declare -p` shows variables without attributes; a number or a reference would be evaluated when it is set.
+_PLAIN_TEXT = ("declare -- ", "declare -x ")
+# Variables that decide what bash itself makes of a line.
+_STEERING = frozenset({
+    "BASH_COMPAT", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "EXECIGNORE", "GLOBIGNORE", "IFS", "POSIXLY_CORRECT",
+    "PS4", "TIMEFORMAT",
+})  # fmt: skip
+
 
 class Snapshot(msgspec.Struct, frozen=True):
     """Each text defines one name. `late_options` take effect with the model's line."""
@@ -50,8 +58,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     umask: str = ""
     status: int = 0
 
-    def script(self, hides: Callable[[str], bool]) -> Iterator[str]:
-        """Yields what a fresh bash reads to become a copy, without the variables that `hides` names."""
+    def script(self, hides: Callable[[str], bool], *, is_plain: bool = False) -> Iterator[str]:
+        """Yields what a fresh bash reads to become a copy, without the variables that `hides` names. A plain copy has
+        only the umask and variables that are text."""
+        if is_plain:
+            yield self.umask
+            texts = ((name, text) for name, text in self.variables.items() if text.startswith(_PLAIN_TEXT))
+            yield from (_eval_command(text) for name, text in texts if name not in _STEERING and not hides(name))
+            return
         yield from self.switches.splitlines()
         yield self.umask
         yield from map(_eval_command, self.functions.values())

@@ -83,9 +83,14 @@ class CommandShell(Protocol):
 
     def model_cwd(self, turn: str) -> str: ...
 
-    async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap) -> RunResult: ...
+    async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap, is_proved: bool) -> RunResult: ...
 
     async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
+
+
+def _steers_bash(name: str) -> bool:
+    """Whether a variable of the environment changes what a line means: functions and options of another bash."""
+    return name.startswith("BASH_FUNC_") or name in ("BASHOPTS", "SHELLOPTS", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT")
 
 
 @cache
@@ -112,7 +117,7 @@ class ShellTools:
         live: Callable[[], CommandShell | None] = lambda: None,
         chosen: Callable[[], str] = lambda: "",
     ) -> None:
-        self._env = {**env, **QUIET_ENVIRONMENT}
+        self._env = {**{name: value for name, value in env.items() if not _steers_bash(name)}, **QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._sandbox = sandbox
         self._live = live
@@ -130,7 +135,7 @@ class ShellTools:
         if context.owner:
             return await self._run_for_tenant(command, timeout_s)
         if (live := self._live()) is not None:
-            return await self._run_live(live, command, timeout_s, context.turn)
+            return await self._run_live(live, command, timeout_s, context)
         return await self._run(command, timeout_s)
 
     async def aclose(self) -> None:
@@ -142,13 +147,15 @@ class ShellTools:
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
         return await self._run(command, timeout_s)
 
-    async def _run_live(self, live: CommandShell, command: str, timeout_s: float, turn: str) -> ToolOutput:
-        before = live.model_cwd(turn)
+    async def _run_live(self, live: CommandShell, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
+        before = live.model_cwd(context.turn)
         try:
             if command == self._chosen():
                 result = await live.run_proposal(command, timeout_s)
             else:
-                result = await live.run_model(command, timeout_s, turn=turn, wrap=self._sandbox.wrap)
+                result = await live.run_model(
+                    command, timeout_s, turn=context.turn, wrap=self._sandbox.wrap, is_proved=context.is_proved
+                )
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
         return _format_live_result(result, timeout_s, before)
