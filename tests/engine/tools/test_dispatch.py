@@ -580,11 +580,7 @@ async def test_a_tool_knows_whether_its_call_was_proved_harmless(rule, is_proved
     async def body(arguments, context):
         return said(f"proved: {context.is_proved}")
 
-    gate = BrokenGate(lambda: answered())
-
-    async def answered():
-        return Decision(Verdict.ALLOW, rule)
-
+    gate = BrokenGate(lambda: Decision(Verdict.ALLOW, rule))
     bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x", body), gate=gate)
     (result,) = results(await bench.run())
     assert text_of(result.parts) == f"proved: {is_proved}"

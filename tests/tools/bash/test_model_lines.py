@@ -401,7 +401,7 @@ async def test_a_plain_sh_gives_its_directory_and_no_more(tmp_path: Path) -> Non
 async def test_a_proved_line_means_the_programs_that_it_names(shell: LiveBash, tmp_path, before, line) -> None:
     await shell.run_user(before, None)
     await shell.run_model(line, 10, is_proved=True)
-    assert not os.path.lexists(tmp_path / "effect")
+    assert list(tmp_path.glob("effect")) == []
 
 
 async def test_a_proved_line_reads_what_the_proof_knows(shell: LiveBash, tmp_path: Path) -> None:
