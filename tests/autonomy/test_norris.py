@@ -30,7 +30,7 @@ from support.engines import Bench, Tools, call, said
 
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 PROCEED, SKIP = HaltAnswer(HaltChoice.PROCEED), HaltAnswer(HaltChoice.SKIP)
-ABORT, LEAVE = HaltAnswer(HaltChoice.ABORT), HaltAnswer(HaltChoice.LEAVE)
+ABORT, LEAVE = HaltAnswer(HaltChoice.ABORT), HaltAnswer(HaltChoice.STAY_HALTED)
 
 
 def text(words: str) -> list[Item]:
@@ -56,7 +56,7 @@ class Person:
         self.steps: list[int] = []
         self.commands: list[str] = []
 
-    def note(self, text: str) -> None:
+    def notify_user(self, text: str) -> None:
         self.notes.append(text)
 
     def step(self, number: int, max_steps: int, cost: float) -> AbstractAsyncContextManager[Callable[[Any], None]]:
@@ -337,7 +337,7 @@ async def test_a_second_opinion_that_cannot_be_had_halts() -> None:
     bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools())
     person = Person(SKIP)
     await work(bench, person, second_opinion="nobody:none")
-    assert "none could be had" in person.halts[0].reason
+    assert "not available" in person.halts[0].reason
     assert bench.tools.calls == []
 
 
@@ -358,7 +358,7 @@ async def test_a_second_opinion_that_cannot_be_read_halts(said: str) -> None:
     bench = Bench(text("CMD: make"), text("GOAL: complete"), tools=tools(), others=[judge])
     person = Person(SKIP)
     await work(bench, person, second_opinion="second:judge")
-    assert "none could be had" in person.halts[0].reason
+    assert "not available" in person.halts[0].reason
     assert bench.tools.calls == []
 
 
@@ -403,7 +403,7 @@ async def test_a_backend_that_fails_halts_and_going_on_tries_again() -> None:
     bench = Bench(tools=tools(), provider=ScriptedProvider("scripted", {"model": script}))
     person = Person(PROCEED)
     assert (await work(bench, person)).state is RunState.FINISHED
-    assert [halt.kind for halt in person.halts] == [HaltKind.TROUBLE]
+    assert [halt.kind for halt in person.halts] == [HaltKind.MODEL_FAILED]
 
 
 async def test_what_a_command_printed_is_told_to_the_model() -> None:

@@ -355,7 +355,7 @@ async def test_a_bash_that_is_killed_is_followed_by_another(home):
     async with shell(home) as term:
         await did(term, "export GONE=1", "export")
         await term.enter("kill -9 $$")
-        await term.sees("here is a new one")
+        await term.sees("bash was killed")
         await term.prompts()
         await did(term, "echo [${GONE:-not-there}]", "[not-there]")
 

@@ -170,7 +170,7 @@ class Truthful:
         assert halt.question is not None, halt
         return HaltAnswer(HaltChoice.SKIP if self._is_done(halt.question) else HaltChoice.PROCEED)
 
-    def note(self, text: str) -> None:
+    def notify_user(self, text: str) -> None:
         self.notes.append(text)
 
     def step(self, number: int, max_steps: int, cost: float) -> Any:

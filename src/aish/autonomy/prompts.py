@@ -17,23 +17,24 @@ from aish.types.usage import Category
 
 COMPLETE = "GOAL: complete"
 LOST_SECRET = (
-    "[aish] it held a secret, which was not kept while the work stood still. Write it so that it reads the secret from "
-    "where that is."
+    "[aish] it held a secret, and secrets are not stored while the work stands still. Write the command so that it "
+    "reads the secret itself, from its file or variable."
 )
 LOST_ANSWER = (
-    "aish was ended while you answered. No CMD: line of that answer was run, and a word that the goal is complete was "
-    "not heard: write again what is still to be done."
+    "aish was ended while you answered. No CMD: line of that answer was run, and if you wrote that the goal is "
+    "complete, that was not read. Write again what is still to be done."
 )
 NOT_ALL_DONE = (
-    "Not all of that was done, so the goal was not taken to be reached. Find another way, or write again that it is."
+    "Not all of that was done, so the goal does not count as reached. Find another way, or write again that it is "
+    "complete."
 )
 _MAX_OUTPUT = 4000  # characters of one command's output; a tool result has a limit of its own
 _MAX_RECOVERED = 10
 
 _RULES = (
     "You work towards a goal by yourself, step by step; no one answers questions in between. In each step use tools or "
-    "write commands, each on a line of its own that begins with CMD: and holds nothing else. You are then told what "
-    "came of them. Some are refused or skipped: find another way. Do one small thing at a time and look at the result. "
+    "write commands, each on a line of its own that begins with CMD: and holds nothing else. Then you get "
+    "their output. Some are refused or skipped: find another way. Do one small thing at a time and look at the result. "
     f"When the goal is reached, and only then, write {COMPLETE} on a line of its own."
 )
 
@@ -112,7 +113,7 @@ async def find_objection(engine: Engine, model: str, goal: str, question: Questi
     """The model's objection to a call, or "". It counts as one if the model cannot be asked or the call is too long."""
     call = f"{question.tool} {msgspec.json.encode(question.arguments).decode()}"
     if len(call) > _MAX_CHARS:
-        return f"none could be had ({len(call)} characters are too many to be looked at)"
+        return f"not available ({len(call)} characters are too many to be looked at)"
     try:
         answer = await engine.side_calls.ask(
             await engine.router.resolve(model),
@@ -126,5 +127,5 @@ async def find_objection(engine: Engine, model: str, goal: str, question: Questi
         )
         opinion = msgspec.json.decode(answer.text, type=_Opinion)
     except (AishError, ValueError, RecursionError) as exc:
-        return f"none could be had ({exc})"
+        return f"not available ({exc})"
     return (opinion.why or "halt") if opinion.halt else ""

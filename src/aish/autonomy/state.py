@@ -40,7 +40,9 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: bool = False  # the model was asked, and its answer is not stored yet
     complete: bool = False  # the last step said so; it counts once its commands have run
     halt: Halt | None = None
-    allowed: str = ""  # the digest of the call that the user allowed at a halt
+    allowed_call: str = msgspec.field(
+        default="", name="allowed"
+    )  # the digest of the call that the user allowed at a halt
 
 
 Show = Callable[[Sequence[Event]], None]
@@ -49,7 +51,7 @@ Show = Callable[[Sequence[Event]], None]
 class Watcher(Protocol):
     """The frontend that shows the work and lets the user decide."""
 
-    def note(self, text: str) -> None: ...
+    def notify_user(self, text: str) -> None: ...
 
     def step(self, number: int, max_steps: int, cost: float) -> AbstractAsyncContextManager[Show]:
         """Entered for the turn of a step. Gives a function that gets the events of the turn."""

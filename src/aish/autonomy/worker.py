@@ -47,7 +47,7 @@ _SHELL_RULE = "gate.exec"  # the rule that asks about a command that is neither 
 _STOPPED_BY_USER = "you stopped it in the middle"
 _MAX_SKIPS = 3
 _MAX_IDLE = 3  # steps in a row without any effect
-_STATE_AFTER = {HaltChoice.ABORT: RunState.ABANDONED, HaltChoice.LEAVE: RunState.HALTED}
+_STATE_AFTER = {HaltChoice.ABORT: RunState.ABANDONED, HaltChoice.STAY_HALTED: RunState.HALTED}
 
 
 class _Stop(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class GoalWorker:
         self._containment = containment
         self._state = msgspec.json.decode(run.record.body, type=GoalState)
         self._goal = run.record.goal
-        self._stored_commands = frozenset(self._state.commands)  # secrets were removed from them
+        self._stored_commands = frozenset(self._state.commands)  # those loaded from the store, with secrets removed
         self._pause_reason = ""
         self._stop: _Stop | None = None
         self._began_s = engine.clock.monotonic_s()
@@ -103,7 +103,7 @@ class GoalWorker:
 
         If `work` is cancelled because the process ends, another process takes the run over instead.
         """
-        self._change(allowed="")  # the call that was running is asked about again
+        self._change(allowed_call="")  # the call that was running is asked about again
         await self._end(_Stop(RunState.HALTED, _STOPPED_BY_USER, Halt(HaltKind.PAUSE, _STOPPED_BY_USER)))
 
     async def _resume(self, answer: HaltAnswer | None) -> None:
@@ -117,7 +117,7 @@ class GoalWorker:
             self._stop_at(halt, answer.choice)
             return
         if answer.note:
-            self._tell(f"The user says: {answer.note}")
+            self._tell_model(f"The user says: {answer.note}")
         if halt.question is not None:
             await self._carry_out_decision(halt.question, answer)
 
@@ -127,23 +127,23 @@ class GoalWorker:
         if question.tool == SHELL and waiting[:1] == (question.arguments.get("command"),):
             self._change(commands=waiting[1:])
         if answer.choice is HaltChoice.SKIP:
-            self._tell(f"The user skipped {question.tool} {msgspec.json.encode(question.arguments).decode()}.")
+            self._tell_model(f"The user skipped {question.tool} {msgspec.json.encode(question.arguments).decode()}.")
             self._revoke_completion()
             return
         arguments = question.arguments if answer.arguments is None else answer.arguments
         if answer.arguments is None and self._has_lost_secret(question.tool, arguments):
             self._revoke_completion()
             return
-        self._change(allowed=call_digest(question.tool, arguments))
+        self._change(allowed_call=call_digest(question.tool, arguments))
         await self._save()
         result = await self._call(question.tool, arguments)
         if result is not None:
-            self._change(allowed="")
+            self._change(allowed_call="")
             self._tell_result(question.tool, arguments, result)
 
     def _report_recovery(self) -> str:
         for step in self._run.recovered:
-            self._watcher.note(f"{step.tool}: {step.outcome}")
+            self._watcher.notify_user(f"{step.tool}: {step.outcome}")
         return describe_recovery(self._run.recovered)
 
     async def _preplan(self) -> None:
@@ -153,10 +153,10 @@ class GoalWorker:
         try:
             tasks = await write_tasks(self._engine, state.preplanner, self._goal, self._run.record.session)
         except AishError as exc:
-            self._watcher.note(f"no task list: {exc.message}; going on without")
+            self._watcher.notify_user(f"no task list: {exc.message}; going on without")
             return
         self._change(tasks=tasks)
-        self._watcher.note(f"tasks:\n{tasks}")
+        self._watcher.notify_user(f"tasks:\n{tasks}")
         await self._save()
 
     async def _step(self) -> None:
@@ -180,7 +180,7 @@ class GoalWorker:
         if self._stop:
             return
         if idle:
-            self._tell("You did nothing. Use a tool or a CMD: line, or write that the goal is complete.")
+            self._tell_model("You did nothing. Use a tool or a CMD: line, or write that the goal is complete.")
         await self._save()
 
     async def _handle_failed_step(self, number: int, summary: TurnSummary) -> None:
@@ -192,7 +192,7 @@ class GoalWorker:
         if summary.is_over_budget:
             self._stop = _Stop(RunState.STOPPED, summary.error)
         else:
-            await self._decide(Halt(HaltKind.TROUBLE, summary.error))
+            await self._decide(Halt(HaltKind.MODEL_FAILED, summary.error))
 
     async def _run_commands(self) -> None:
         """Runs the commands of the last step, one by one."""
@@ -297,8 +297,8 @@ class GoalWorker:
         than was meant: the model is told so instead."""
         if MARK not in msgspec.json.encode(arguments).decode():
             return False
-        self._watcher.note(f"not run: {tool} held a secret, and secrets are not kept while work stands still")
-        self._tell(describe_call(tool, arguments, "not run", LOST_SECRET))
+        self._watcher.notify_user(f"not run: {tool} held a secret, and secrets are not kept while work stands still")
+        self._tell_model(describe_call(tool, arguments, "not run", LOST_SECRET))
         return True
 
     async def _call(self, tool: str, arguments: Arguments) -> ToolResult | None:
@@ -321,7 +321,7 @@ class GoalWorker:
 
     async def _ask(self, question: Question) -> Answer:
         """Answers a question of the gate."""
-        if call_digest(question.tool, question.arguments) == self._state.allowed:
+        if call_digest(question.tool, question.arguments) == self._state.allowed_call:
             self._change(skips=0)
             return Answer(Choice.YES)
         hazard = await find_hazard(question, self._containment) if question.tool == SHELL else ""
@@ -335,8 +335,8 @@ class GoalWorker:
         return await self._halt(Halt(HaltKind.EFFECT, reason, question))
 
     def _may_run(self, question: Question) -> bool:
-        """Whether a call without a hazard runs unasked: a command, or what the gate asks about only because we want
-        it."""
+        """Whether a call without a hazard runs unasked: a command, or what the gate asks about only
+        because the request named it in `ask_about`."""
         if question.kind is not QuestionKind.EFFECT or question.insist:
             return False
         return question.rule == ASKED_FOR or (question.tool == SHELL and question.rule == _SHELL_RULE)
@@ -359,7 +359,7 @@ class GoalWorker:
                 return Answer(Choice.EDIT, arguments=answer.arguments)
             case HaltChoice.SKIP:
                 return await self._skip(answer)
-            case HaltChoice.ABORT | HaltChoice.LEAVE:
+            case HaltChoice.ABORT | HaltChoice.STAY_HALTED:
                 self._stop_at(halt, answer.choice)
                 return Answer(Choice.NO, "the work halted here")
 
@@ -381,7 +381,7 @@ class GoalWorker:
         if answer.choice in _STATE_AFTER:
             self._stop_at(halt, answer.choice)
         elif answer.note:
-            self._tell(f"The user says: {answer.note}")
+            self._tell_model(f"The user says: {answer.note}")
 
     def _stop_at(self, halt: Halt, choice: HaltChoice) -> None:
         self._stop = _Stop(_STATE_AFTER[choice], halt.reason, halt)
@@ -404,17 +404,17 @@ class GoalWorker:
         return (await self._engine.store.sum_spending(since_ms=record.created_ms, session=record.session)).cost
 
     def _tell_result(self, tool: str, arguments: Arguments, result: ToolResult) -> None:
-        self._tell(describe_call(tool, arguments, result.status.value, text_of(result.parts)))
+        self._tell_model(describe_call(tool, arguments, result.status.value, text_of(result.parts)))
         if result.status is not ResultStatus.OK:
             self._revoke_completion()
 
     def _revoke_completion(self) -> None:
-        """Something of the step was not done, so the model's word that the goal is complete does not hold."""
+        """Something of the step was not done, so the goal is not reached, although the model says so."""
         if self._state.complete:
             self._change(complete=False)
-            self._tell(NOT_ALL_DONE)
+            self._tell_model(NOT_ALL_DONE)
 
-    def _tell(self, text: str) -> None:
+    def _tell_model(self, text: str) -> None:
         """Adds text for the model to the next step."""
         self._change(note="\n\n".join(filter(None, (self._state.note, text))))
 

@@ -11,16 +11,17 @@ from aish import __version__
 
 _EPILOG = """exit codes:
   0 answered   2 usage or config   3 a tool call was refused   4 the provider failed
-  5 a limit was reached   6 work halted, you have to decide   130 interrupted   1 anything else
+  5 a limit was reached   6 autonomous work waits for your decision
+  130 interrupted   1 anything else
 
 commands (see `aish help COMMAND`):
   aish [ask] QUESTION      one question; what is piped in goes along with it
   aish                     a prompt, on a terminal
   aish serve               an OpenAI-compatible server that runs the tools itself
-  aish norris GOAL         work towards a goal; what is destructive halts
+  aish norris GOAL         work by itself towards a goal; asks before anything destructive
   aish plan TEXT           plan first, then work; save, run and list plans
   aish runs                long work that is kept: list, show, resume, abandon
-  aish explain COMMAND     what a command line does, and what the gate says of it
+  aish explain COMMAND     what a command line does, and whether it would be allowed
   aish suggest TEXT        a command line for what you want
   aish init bash|zsh|fish  lines for your start-up file: Ctrl-X Ctrl-A suggests
   aish keys                make, list and revoke keys for the server
@@ -28,9 +29,9 @@ commands (see `aish help COMMAND`):
   aish sessions            list, show, resume, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
-  aish cost                what calls came to, by day, model and category
-  aish memory              what outlives a session: list, add, forget, import, export
-  aish safety              what the gate says of a command or a call, and why
+  aish cost                what model calls cost, by day, model and category
+  aish memory              facts remembered across sessions: list, add, forget, import, export
+  aish safety              whether a command or a call would be allowed, and why
   aish eval                how well models call tools, measured
   aish doctor              what works here, and how to fix what does not
 """
@@ -74,7 +75,7 @@ def _ask_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--tools", action="append", metavar="GLOB", help="offer only these tools (repeatable; 'none' offers none)"
     )
-    parser.add_argument("--yes", "-y", action="store_true", help="say yes to everything the gate would ask about")
+    parser.add_argument("--yes", "-y", action="store_true", help="say yes to everything that you would be asked about")
     parser.add_argument("--json", action="store_true", help="print every event as one line of JSON")
     parser.add_argument("--continue", "-c", dest="resume", action="store_true", help="go on with the latest session")
     parser.add_argument("--session", default="", metavar="ID", help="go on with this session")
@@ -102,7 +103,7 @@ def _models_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _cost_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="What calls came to, over all sessions.")
+    parser = argparse.ArgumentParser(prog=prog, description="What model calls cost, over all sessions.")
     parser.add_argument("--by", default="day,model,category", metavar="FIELDS", help="of day, model, category")
     parser.add_argument("--since", default="", metavar="WHEN", help="7d, 12h, today, or a date")
     parser.add_argument("--session", default="", metavar="ID", help="of this session only")
@@ -111,7 +112,7 @@ def _cost_parser(prog: str) -> argparse.ArgumentParser:
 
 
 def _memory_parser(prog: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description="What outlives a session.")
+    parser = argparse.ArgumentParser(prog=prog, description="Facts that aish remembers across sessions.")
     parser.set_defaults(words_=[])
     actions = parser.add_subparsers(dest="action", metavar="list|add|forget|import|export")
     listing = actions.add_parser("list", help="everything, or what holds these words (the default)")
@@ -193,7 +194,8 @@ def _mcp_parser(prog: str) -> argparse.ArgumentParser:
 
 def _safety_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, description="What the gate would say. Exit codes of check: 0 safe, 10 unknown, 20 destructive."
+        prog=prog,
+        description="Would a command or call be allowed? Exit codes of check: 0 safe, 10 unknown, 20 destructive.",
     )
     actions = parser.add_subparsers(dest="action", metavar="check|explain", required=True)
     check = actions.add_parser("check", help="a command line: safe, unknown or destructive, and why")

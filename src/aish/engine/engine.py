@@ -68,8 +68,8 @@ class Engine:
         shared: bool = False,
     ) -> None:
         """`store` may be a function that opens it when it is first needed. `tools_note` is told to models that have
-        tools. `write_through`: events are written before they are shown. `shared`: other processes answer in the same
-        sessions at the same time, and are waited for."""
+        tools. `write_through`: events are written before they are shown. `shared`: several processes run turns
+        of the same sessions; a turn waits for another process's turn in its session."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -100,9 +100,9 @@ class Engine:
         events.
 
         `ask` puts the gate's questions to the user; None means that there is no user to ask. `journal` belongs to the
-        run that the turn is part of. Leaving the context stops everything; `on_left` gets the events that the turn
-        still owed then, its end above all. `text_sink` gets single words as they are read from the backend; they are in
-        no batch.
+        run that the turn is part of. Leaving the context stops everything; `on_left` gets the events that were
+        not yet yielded then, among them the end. `text_sink` gets single words as they are read from the backend; they
+        are in no batch.
         """
         from aish.engine.turn.runner import TurnContext
 
@@ -136,7 +136,7 @@ class Engine:
 
         `on_status` gets the lines that the tool shows while it runs. Cancelling stops the tool. The call belongs to no
         session, and nothing of it is stored. `ask_about` are globs of tools that are asked about even where the gate
-        allows them. `owner` as in an EffectRequest.
+        allows them. `owner` is the key whose rules apply: see EffectRequest.
         """
         from aish.engine.tools.direct_call import call_tool
 
@@ -158,10 +158,10 @@ class Engine:
         """The same for a text in pieces. Returns as many."""
         return self._redactor.pieces(pieces)
 
-    def catch_up(self, whole: Collection[str] = ()) -> None:
-        """Writes what the turns under way have said, for a reader of the store. Turns in `whole` also write text that
-        may begin a secret."""
-        self._recorder.catch_up(whole)
+    def flush_running_turns(self, to_the_end: Collection[str] = ()) -> None:
+        """Writes what the running turns have said, for a reader of the store. Text that may be the start of a secret is
+        held back, except for the turns in `to_the_end`."""
+        self._recorder.flush_running_turns(to_the_end)
 
     async def forget_attempts(self, turn: str) -> None:
         """The client has got the answer of this turn: the same request, sent again, is a new one."""

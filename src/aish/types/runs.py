@@ -112,7 +112,7 @@ class HaltKind(StrEnum):
     EFFECT = "effect"  # may this be done?
     PAUSE = "pause"  # the user stopped it
     SKIPS = "skips"  # too many steps in a row were skipped
-    TROUBLE = "trouble"  # the model could not be asked
+    MODEL_FAILED = "trouble"  # the model could not be asked
 
 
 class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,7 +128,7 @@ class HaltChoice(StrEnum):
     SKIP = "skip"
     EDIT = "edit"
     ABORT = "abort"
-    LEAVE = "leave"  # there is no user: it stays halted until it is resumed
+    STAY_HALTED = "leave"  # also if there is no user: it stays halted until it is resumed
 
 
 class HaltAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

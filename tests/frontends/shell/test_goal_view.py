@@ -52,8 +52,8 @@ EFFECT = Halt(HaltKind.EFFECT, "it can change things", question(path="a.txt"))
         ("p", HaltChoice.PROCEED),
         ("skip", HaltChoice.SKIP),
         ("a", HaltChoice.ABORT),
-        ("leave", HaltChoice.LEAVE),
-        (None, HaltChoice.LEAVE),
+        ("leave", HaltChoice.STAY_HALTED),
+        (None, HaltChoice.STAY_HALTED),
     ],
 )
 async def test_each_answer_is_understood(typed: str | None, choice: HaltChoice) -> None:

@@ -26,7 +26,7 @@ from aish.engine.prompt.token_counts import (
     encode_counted_tools,
     max_tokens_of,
 )
-from aish.engine.prompt.window import DEFAULT_ROOM, budget_for
+from aish.engine.prompt.window import DEFAULT_ANSWER_TOKENS, budget_for
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import Budget
@@ -274,7 +274,7 @@ class ModelCaller:
     async def _admit(
         self, request: StepRequest, call: AdmittedCall, prompt_tokens: int | None
     ) -> tuple[StepRequest, AdmittedCall]:
-        wanted = self._sampling.max_tokens or DEFAULT_ROOM
+        wanted = self._sampling.max_tokens or DEFAULT_ANSWER_TOKENS
         limit = self._budget.limits.max_cost
         max_tokens = wanted if limit is None else self._affordable(limit, prompt_tokens, wanted)
         ledger = self._deps.ledger

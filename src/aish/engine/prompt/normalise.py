@@ -1,4 +1,4 @@
-"""Normalises the messages of a conversation for the model that will read them. Pure.
+"""Normalises the messages of a conversation for the model that will read them. Has no side effects.
 
 - Every tool call has exactly one result, right after it and in the order of the calls. Clients send results late, out
   of order or never, and a turn may have ended with calls that its client was to run.
@@ -97,7 +97,7 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
 def drop_old_reasoning(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Keeps the reasoning before calls that were made since the user spoke last, and drops all other.
 
-    Some models insist on it while they work, and most do better with it. Their own templates drop the rest.
+    Some models insist on their reasoning while they work, and most do better with it. Their templates drop the rest.
     """
     if not any(map(_has_reasoning, messages)):
         return messages

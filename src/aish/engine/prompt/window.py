@@ -1,4 +1,4 @@
-"""Computes the token budget of a window, and cuts messages that are too large for it. Pure."""
+"""Computes the token budget of a window, and cuts messages that are too large for it, without side effects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from aish.types.context import ContextRules
 from aish.types.messages import Message, Part, TextPart, ToolMessage, UserMessage
 
-# Room for the answer if none is configured: a long answer, but never most of a small window.
-DEFAULT_ROOM = 4096
+# Tokens kept free for the answer if none are configured: a long answer, but never most of a small window.
+DEFAULT_ANSWER_TOKENS = 4096
 # A message is not cut below this.
 _LEAST_CHARS = 200
-# Cut so much more: the mark takes room, and each cut must come closer than the last.
+# Each cut takes this many tokens more than needed: the mark takes some, and each cut must come closer than the last.
 _MORE_TOKENS = 64
 
 
@@ -19,7 +19,7 @@ def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) 
     """The largest prompt that the window allows, None if nothing bounds it."""
     if window is None:
         return rules.token_budget
-    wanted = max_answer or rules.answer_room or min(window // 4, DEFAULT_ROOM)
+    wanted = max_answer or rules.answer_room or min(window // 4, DEFAULT_ANSWER_TOKENS)
     budget = window - min(wanted, window // 2)
     return min(budget, rules.token_budget) if rules.token_budget else budget
 

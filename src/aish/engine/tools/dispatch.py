@@ -267,14 +267,16 @@ class Dispatcher:
             item.arguments,
             call=item.call.id,
             deadline_s=self._budget.remaining_s,
-            say=lambda text: self._channel.send_nowait(Status(text), item.call.id),
+            on_status=lambda text: self._channel.send_nowait(Status(text), item.call.id),
             is_proved=item.is_proved,
         )
 
     async def _execute_journalled(self, item: Prepared) -> Outcome:
         assert self._journal is not None
         call = item.call.id
-        witness = "" if item.spec.effect is Effect.READ else await self._executor.witness(item.spec, item.arguments)
+        witness = (
+            "" if item.spec.effect is Effect.READ else await self._executor.compute_witness(item.spec, item.arguments)
+        )
         await self._journal.intend(call, item.spec, item.arguments, witness)
         outcome = await self._execute(item)
         await self._journal.conclude(call, outcome.truncate(self._budget.limits.result_max_chars))

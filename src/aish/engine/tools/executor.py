@@ -59,14 +59,14 @@ def aish_says(status: ResultStatus, text: str) -> Outcome:
 
 class _Context:
     def __init__(
-        self, session: str, turn: str, call: str, owner: str, say: Callable[[str], None], *, is_proved: bool
+        self, session: str, turn: str, call: str, owner: str, on_status: Callable[[str], None], *, is_proved: bool
     ) -> None:
         self.session = session
         self.turn = turn
         self.call = call
         self.owner = owner
         self.is_proved = is_proved
-        self.status = say
+        self.status = on_status
 
 
 class ConcurrencyLimits:
@@ -112,11 +112,11 @@ class Executor:
         *,
         call: str,
         deadline_s: float,
-        say: Callable[[str], None],
+        on_status: Callable[[str], None],
         is_proved: bool = False,
     ) -> Outcome:
         started_s = self._clock.monotonic_s()
-        context = _Context(self._session, self._turn, call, self._owner, say, is_proved=is_proved)
+        context = _Context(self._session, self._turn, call, self._owner, on_status, is_proved=is_proved)
         timeout_s = min(spec.timeout_s, deadline_s)
         outcome = await self._call_guarded(spec, arguments, context, timeout_s)
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
@@ -136,15 +136,18 @@ class Executor:
         except Exception:
             return ""  # the question is asked without a preview
 
-    async def witness(self, spec: ToolSpec, arguments: Arguments) -> str:
-        """The state that shows later whether the call was made; "" if nothing does. Never raises."""
+    async def compute_witness(self, spec: ToolSpec, arguments: Arguments) -> str:
+        """Digests of the state before the call and after it; "" if there are none. Never raises.
+
+        After a crash, a comparison with the state found shows whether the call was made.
+        """
         if not isinstance(self._tools, Witnessing):
             return ""
         try:
             async with asyncio.timeout(_WITNESS_S):
-                return await self._tools.witness(spec.name, arguments)
+                return await self._tools.compute_witness(spec.name, arguments)
         except Exception:
-            return ""  # then the journal does not know, and asks
+            return ""  # then after a crash the user is asked whether the call was made
 
     async def _call_guarded(
         self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float
@@ -194,13 +197,14 @@ async def _end(task: asyncio.Task[ToolOutput]) -> None:
 def _cut_middle(text: str, max_chars: int) -> str:
     """Cuts the middle out. The mark also counts what the tool itself has left out there."""
     keep_until = max_chars * 3 // 4
-    go_on_at = len(text) - (max_chars - keep_until)
-    cut, resumed = keep_until, go_on_at
+    tail_start = len(text) - (max_chars - keep_until)
+    cut_start, cut_end = keep_until, tail_start
     bytes_before, mark_chars = 0, 0
     for mark in _LEFT_OUT.finditer(text):
-        if mark.end() > keep_until and mark.start() < go_on_at:  # wholly or in part
-            cut, resumed = min(cut, mark.start()), max(resumed, mark.end())
+        if mark.end() > keep_until and mark.start() < tail_start:  # wholly or in part
+            cut_start, cut_end = min(cut_start, mark.start()), max(cut_end, mark.end())
             bytes_before += int(mark[1])
             mark_chars += len(mark[0])
     before = f" and {bytes_before} bytes" if bytes_before else ""
-    return f"{text[:cut]}\n[aish] … {resumed - cut - mark_chars} characters{before} left out …\n{text[resumed:]}"
+    cut_chars = cut_end - cut_start - mark_chars
+    return f"{text[:cut_start]}\n[aish] … {cut_chars} characters{before} left out …\n{text[cut_end:]}"

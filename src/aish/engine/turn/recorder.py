@@ -97,13 +97,13 @@ class Recorder:
         else:
             self._timer = loop.call_later(_WRITE_INTERVAL_S, self._end_interval) if self._waiting else None
 
-    def catch_up(self, whole: Collection[str] = ()) -> None:
-        """Writes now what all turns have said. Turns in `whole` also write text that may begin a secret."""
+    def flush_running_turns(self, to_the_end: Collection[str] = ()) -> None:
+        """Writes now what all turns have said. Turns in `to_the_end` also write text that may begin a secret."""
         recordings = (*self._due, *self._waiting)
         self._due.clear()
         self._waiting.clear()
         for recording in recordings:
-            self._write_words(recording, to_the_end=recording.turn.id in whole)
+            self._write_words(recording, to_the_end=recording.turn.id in to_the_end)
 
     def _write_words(self, recording: Recording, *, to_the_end: bool = False) -> None:
         if recording.write_words(to_the_end=to_the_end):

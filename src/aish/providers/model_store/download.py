@@ -19,7 +19,7 @@ from aish.net.http.client import HttpClient, Response, Timeouts
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
-_MAX_BREAKS = 5  # in a row, without progress
+_MAX_INTERRUPTIONS = 5  # in a row, without progress
 _WRITE_BYTES = 4 * 1024 * 1024
 _SPARE_BYTES = 64 * 1024 * 1024  # left free on the disk
 _TIMEOUTS = Timeouts(connect_s=20, first_byte_s=60, idle_s=60, total_s=None)
@@ -39,27 +39,27 @@ class Download:
         self._fetch = fetch
         self._url = url
         self._part = part
-        self._mark_file = part.with_name(part.name + ".json")
+        self._resume_file = part.with_name(part.name + ".json")
         self._report = report
 
     async def run(self) -> None:
         """Runs until `.part` is complete. Raises ProviderError; what has arrived stays for the next time."""
-        breaks = 0
+        interruptions = 0
         while True:
             before = _size(self._part)
             try:
                 await self._fetch_rest(self._url, before)
-                self._mark_file.unlink(missing_ok=True)
+                self._resume_file.unlink(missing_ok=True)
                 return
             except WireError as exc:
-                breaks = breaks + 1 if _size(self._part) <= before else 1
-                if breaks >= _MAX_BREAKS:
+                interruptions = interruptions + 1 if _size(self._part) <= before else 1
+                if interruptions >= _MAX_INTERRUPTIONS:
                     raise _give_up_error(exc, _size(self._part)) from exc
-            await asyncio.sleep(0.5 * (breaks - 1))
+            await asyncio.sleep(0.5 * (interruptions - 1))
 
     async def _fetch_rest(self, url: str, have: int) -> None:
-        mark = self._read_mark()
-        headers = [("range", f"bytes={have}-"), ("if-range", mark)] if have and mark else []
+        validator = self._read_validator()
+        headers = [("range", f"bytes={have}-"), ("if-range", validator)] if have and validator else []
         for _ in range(_MAX_REDIRECTS + 1):
             async with self._fetch.request("GET", url, headers=headers, timeouts=_TIMEOUTS) as response:
                 if response.status not in _REDIRECTS:
@@ -69,9 +69,9 @@ class Download:
         raise ProviderRejected(f"{_host(self._url)} redirects again and again")
 
     async def _receive(self, response: Response, have: int) -> None:
-        if response.status == 416 and have:  # nothing is left to fetch, or the file has changed: start again
+        if response.status == 416 and have:  # the file has changed, or none of it is left: start again
             self._part.unlink(missing_ok=True)
-            raise WireError("the server no longer has the part that is missing")
+            raise WireError("the server cannot continue the file")
         if response.status not in (200, 206):
             raise ProviderRejected(f"{_host(self._url)} answered {response.status}", status=response.status)
         start = have if response.status == 206 else 0
@@ -80,7 +80,7 @@ class Download:
         length = response.headers.get("content-length")
         total = start + int(length) if length.isdigit() else None
         self._check_room(total, start)
-        self._write_mark(response)
+        self._write_validator(response)
         await self._append(response, start, total)
 
     async def _append(self, response: Response, start: int, total: int | None) -> None:
@@ -108,17 +108,17 @@ class Download:
             needed = f"{(total - have) / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free"
             raise ProviderError(f"there is not enough room in {self._part.parent}: {needed}")
 
-    def _read_mark(self) -> str:
+    def _read_validator(self) -> str:
         try:
-            mark = msgspec.json.decode(self._mark_file.read_bytes(), type=_PartRecord)
+            record = msgspec.json.decode(self._resume_file.read_bytes(), type=_PartRecord)
         except (OSError, msgspec.DecodeError):
             return ""
-        return mark.validator if mark.url == self._url else ""
+        return record.validator if record.url == self._url else ""
 
-    def _write_mark(self, response: Response) -> None:
+    def _write_validator(self, response: Response) -> None:
         etag = response.headers.get("etag")
         validator = etag if etag and not etag.startswith("W/") else response.headers.get("last-modified")
-        self._mark_file.write_bytes(msgspec.json.encode(_PartRecord(url=self._url, validator=validator)))
+        self._resume_file.write_bytes(msgspec.json.encode(_PartRecord(url=self._url, validator=validator)))
 
 
 def _size(path: Path) -> int:

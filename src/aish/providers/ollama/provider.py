@@ -20,13 +20,13 @@ from aish.providers.ollama.wire import (
     OllamaLine,
     decode_line,
     encode_request,
-    file_window,
+    read_configured_window,
     read_end,
+    read_loaded_window,
     read_reply,
+    read_trained_window,
     read_usage,
-    running_window,
     show_capabilities,
-    trained_window,
 )
 from aish.providers.openai import model_facts
 from aish.providers.openai.request import Json
@@ -135,17 +135,17 @@ class OllamaProvider:
         The window used in training says little: Ollama runs most models with a much smaller one, and cuts longer
         prompts silently.
         """
-        size = await self._loaded_window(model) or file_window(shown)
+        size = await self._loaded_window(model) or read_configured_window(shown)
         if size is None and await self._load(model):
             size = await self._loaded_window(model)
-        return size or trained_window(shown)
+        return size or read_trained_window(shown)
 
     async def _loaded_window(self, model: str) -> int | None:
         try:
             running = await self._backend.get(f"{self._endpoint.root}/api/ps")
         except ProviderError:
             return None
-        return running_window(running, model)
+        return read_loaded_window(running, model)
 
     async def _load(self, model: str) -> bool:
         """Embedding models refuse, and models in the cloud are never loaded here."""

@@ -57,8 +57,17 @@ class OllamaLine(msgspec.Struct):
 _WINDOW_DIGITS = 12  # more than any window has; int() refuses thousands of digits
 
 decode_line = msgspec.json.Decoder(OllamaLine).decode
-# The knobs that Ollama has under the same names.
-_KNOBS = ("top_k", "min_p", "typical_p", "repeat_penalty", "repeat_last_n", "mirostat", "mirostat_tau", "mirostat_eta")
+# Options beyond OpenAI's that Ollama has under the same names.
+_EXTRA_OPTIONS = (
+    "top_k",
+    "min_p",
+    "typical_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "mirostat",
+    "mirostat_tau",
+    "mirostat_eta",
+)
 _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
 
 
@@ -76,7 +85,7 @@ def encode_request(request: StepRequest, context_size: int | None) -> Json:
         "presence_penalty": sampling.presence_penalty,
     }
     if sampling.knobs is not None:
-        options.update((name, getattr(sampling.knobs, name)) for name in _KNOBS)
+        options.update((name, getattr(sampling.knobs, name)) for name in _EXTRA_OPTIONS)
     body: Json = {
         "model": request.model,
         "messages": [_encode_message(message) for message in with_separate_images(request.messages)],
@@ -120,7 +129,7 @@ def read_end(done: OllamaLine | None, *, called: bool) -> StepEnd:
     return _ENDS.get(done.done_reason or "stop", StepEnd.UNKNOWN)
 
 
-def running_window(running: Any, model: str) -> int | None:
+def read_loaded_window(running: Any, model: str) -> int | None:
     """Reads `/api/ps`. A name without a tag means `:latest`."""
     wanted = {model, model if ":" in model else f"{model}:latest"}
     for entry in running.get("models") or () if isinstance(running, dict) else ():
@@ -129,7 +138,7 @@ def running_window(running: Any, model: str) -> int | None:
     return None
 
 
-def file_window(shown: Json) -> int | None:
+def read_configured_window(shown: Json) -> int | None:
     """Reads the model file's parameters, a text of `name value` lines."""
     parameters = shown.get("parameters")
     for line in parameters.splitlines() if isinstance(parameters, str) else ():
@@ -139,7 +148,7 @@ def file_window(shown: Json) -> int | None:
     return None
 
 
-def trained_window(shown: Json) -> int | None:
+def read_trained_window(shown: Json) -> int | None:
     info = shown.get("model_info")
     for key, value in info.items() if isinstance(info, dict) else ():
         if key.endswith(".context_length"):

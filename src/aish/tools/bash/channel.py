@@ -71,9 +71,9 @@ def new_nonce() -> str:
 
 
 class Channel:
-    def __init__(self, *, posix: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
+    def __init__(self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
         self.first_nonce = new_nonce()
-        self._posix = posix
+        self._is_plain_sh = is_plain_sh
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
             self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -101,7 +101,7 @@ class Channel:
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
         names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
-        our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._posix else "rc.bash")))
+        our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))
         user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
         return f"{settings}\n. {our_rc}\n{user_rc}\n__aish_settle\n"
 
@@ -110,8 +110,8 @@ class Channel:
         nonce = new_nonce()
         with _translate_errors("the line cannot be handed to the shell"):
             os.ftruncate(self._line, 0)
-            os.pwrite(self._line, os.fsencode(line if self._posix else f"{nonce}:{line}\0"), 0)
-        if self._posix:
+            os.pwrite(self._line, os.fsencode(line if self._is_plain_sh else f"{nonce}:{line}\0"), 0)
+        if self._is_plain_sh:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
         self.send_go(nonce, mode)
         return nonce, f' __aish_go {nonce} {mode}&&:;\\builtin eval "$__aish_eval";__aish_fix&&:\n'.encode()

@@ -67,13 +67,13 @@ class LiveBash:
         self._spec = spec
         self._on_output = on_output
         self._on_notice = on_notice
-        self._shell, self._posix = _find_shell(spec.shell)
+        self._shell, self._is_plain_sh = _find_shell(spec.shell)
         self._size = spec.size
         self._line_lock = asyncio.Lock()
         self._model_lock = asyncio.Lock()
         self._model_cwds: dict[str, str] = {}  # by turn id
-        self._snapshots = 0
-        self._bash_changed = asyncio.Event()  # set when a shell started, or none will any more
+        self._snapshot_count = 0
+        self._bash_changed = asyncio.Event()  # set when a bash has started, or when none will start again
         self._bash: BashProcess | None = None
         self._pty: Pty | None = None
         self._failure: ProcessError | None = None
@@ -94,15 +94,15 @@ class LiveBash:
     ) -> AsyncIterator[LiveBash]:
         """`on_output` gets what jobs print while no line runs, `on_notice` messages for the user."""
         shell = cls(spec, on_output, on_notice)
-        if shell._posix:
+        if shell._is_plain_sh:
             on_notice(_LOST_WITH_SH)
-        keeper = asyncio.create_task(shell._keep_alive())
+        task = asyncio.create_task(shell._keep_alive())
         try:
             yield shell
         finally:
-            keeper.cancel()
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await keeper
+                await task
             shell._side.close()
 
     # State
@@ -146,17 +146,17 @@ class LiveBash:
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Reads the current aliases, functions and PATH."""
         await self.ready()
-        if self._bash is not None and not self._posix:
+        if self._bash is not None and not self._is_plain_sh:
             await self._side.refresh(self._bash.channel, timeout_s)
 
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions:
         """Returns bash's completions; none while a line runs, or if it takes too long."""
-        if not self.is_waiting or self._posix or self._bash is None:
+        if not self.is_waiting or self._is_plain_sh or self._bash is None:
             return Completions(start=cursor)
         return await self._side.complete(self._bash.channel, line, cursor, self._cwd, timeout_s)
 
     def _schedule_refresh(self) -> None:
-        if self.is_waiting and not self._posix and self._bash is not None:
+        if self.is_waiting and not self._is_plain_sh and self._bash is not None:
             self._side.refresh_soon(self._bash.channel)
 
     # Running lines
@@ -219,10 +219,10 @@ class LiveBash:
         """Waits until the shell waits. Returns None for a plain sh, which cannot list its state."""
         async with self._line_lock:
             bash = await self._get_ready_bash()
-            if self._posix:
+            if self._is_plain_sh:
                 return None
-            self._snapshots += 1
-            return await take_snapshot(bash.channel, self._snapshots)
+            self._snapshot_count += 1
+            return await take_snapshot(bash.channel, self._snapshot_count)
 
     async def _run(self, run: Callable[[BashProcess, Pty], Awaitable[RunResult]]) -> RunResult:
         while True:
@@ -256,7 +256,7 @@ class LiveBash:
 
     async def _run_bash(self, *, with_rc: bool) -> BashProcess:
         channel = Channel(
-            posix=self._posix, rc_file=self._spec.rc_file if with_rc else None, quiet=self._spec.model_env
+            is_plain_sh=self._is_plain_sh, rc_file=self._spec.rc_file if with_rc else None, quiet=self._spec.model_env
         )
         running: Pty | None = None
 
@@ -285,8 +285,8 @@ class LiveBash:
         return bash
 
     def _process(self, channel: Channel) -> ProcessSpec:
-        options = ("-i",) if self._posix else ("--rcfile", str(channel.rc), "-i")
-        env = dict(self._spec.env) | ({"ENV": str(channel.rc)} if self._posix else {})
+        options = ("-i",) if self._is_plain_sh else ("--rcfile", str(channel.rc), "-i")
+        env = dict(self._spec.env) | ({"ENV": str(channel.rc)} if self._is_plain_sh else {})
         cwd = Path(self._cwd) if Path(self._cwd).is_dir() else Path("/")
         return ProcessSpec(
             (self._shell, *options), name="bash", env=env, inherit=("*",), cwd=cwd,
@@ -295,14 +295,14 @@ class LiveBash:
 
     def _give_up(self, bash: BashProcess, pty: Pty) -> None:
         if not bash.was_ready and not bash.was_typed_to:
-            self._on_notice(f"your rc file did not come to an end within {self._spec.ready_s:g} s; going on without it")
+            self._on_notice(f"your rc file did not finish within {self._spec.ready_s:g} s; going on without it")
             pty.kill()
 
     def _report_exit(self, bash: BashProcess, code: int) -> None:
         if not bash.was_ready:
             self._on_notice("the shell ended before it was ready; starting one without your rc file")
         elif code < 0:
-            self._on_notice(f"bash was killed (signal {-code}); here is a new one: variables, functions, jobs are gone")
+            self._on_notice(f"bash was killed (signal {-code}) and restarted: variables, functions, jobs are gone")
         else:
             self.exit_code = code
             self.exited.set()

@@ -28,7 +28,7 @@ class ConsoleFigures:
     def routes(self) -> list[HttpRoute]:
         return [
             HttpRoute("GET", "/v1/metrics.json", self.metrics, "The last hour of this process, for charts"),
-            HttpRoute("GET", "/v1/spending", self.spending, "What calls came to, and the caps"),
+            HttpRoute("GET", "/v1/spending", self.spending, "What model calls cost, and the caps"),
         ]
 
     async def metrics(self, exchange: Exchange, caller: Caller) -> None:

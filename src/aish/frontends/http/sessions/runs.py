@@ -253,7 +253,7 @@ class _Watcher:
         self._owner = owner
         self._halt_work = halt_work
 
-    def note(self, text: str) -> None:
+    def notify_user(self, text: str) -> None:
         log.info("%s", text)
 
     @asynccontextmanager
@@ -272,7 +272,7 @@ class _Watcher:
         pass
 
     async def decide(self, halt: Halt) -> HaltAnswer:
-        return HaltAnswer(HaltChoice.LEAVE)
+        return HaltAnswer(HaltChoice.STAY_HALTED)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -47,7 +47,7 @@ from aish.types.runs import (
 )
 
 HALTED = 6
-_RESUMED_WITHOUT_ANSWER = (HaltKind.TROUBLE, HaltKind.PAUSE)  # there is nothing to decide
+_RESUMED_WITHOUT_ANSWER = (HaltKind.MODEL_FAILED, HaltKind.PAUSE)  # there is nothing to decide
 _EXIT_CODES = {
     RunState.FINISHED: 0,
     RunState.ABANDONED: 3,
@@ -60,7 +60,7 @@ _MENUS = {
     HaltKind.EFFECT: "[p]roceed, [s]kip, [e]dit, [a]bort, [l]eave it halted: ",
     HaltKind.PAUSE: "[p]roceed, [a]bort, [l]eave it halted: ",
     HaltKind.SKIPS: "what to do instead? [a]bort: ",
-    HaltKind.TROUBLE: "[p]roceed to try again, [a]bort, [l]eave it halted: ",
+    HaltKind.MODEL_FAILED: "[p]roceed to try again, [a]bort, [l]eave it halted: ",
 }
 _SHOWN_CHARS = 2000
 RESUME_COMMAND = "aish runs resume"
@@ -173,11 +173,11 @@ async def work(
             await worker.halt_as_stopped()
     record = await engine.runs.find(run.record.id)
     for line in report_lines(record, list(await engine.runs.steps(record.id)), resume_command=resume_command):
-        watcher.note(line)
+        watcher.notify_user(line)
     if state is None:
         return INTERRUPTED
     halt = msgspec.json.decode(record.body, type=GoalState).halt
-    if state is RunState.HALTED and halt is not None and halt.kind is HaltKind.TROUBLE:
+    if state is RunState.HALTED and halt is not None and halt.kind is HaltKind.MODEL_FAILED:
         return _EXIT_CODES[RunState.FAILED]
     return _EXIT_CODES[state]
 
@@ -187,7 +187,7 @@ def _interrupt(worker: GoalWorker, watcher: TerminalWatcher, working: asyncio.Fu
         working.cancel()
     else:
         worker.pause()
-        watcher.note("it halts before the next action; Ctrl-C again stops what runs")
+        watcher.notify_user("it halts before the next action; Ctrl-C again stops what runs")
 
 
 async def _wait_or_stop(working: asyncio.Future[RunState]) -> RunState | None:
@@ -242,7 +242,7 @@ async def resume_run(
     body = msgspec.json.decode(record.body, type=GoalState)
     if body.halt is not None and answer is None and body.halt.kind not in _RESUMED_WITHOUT_ANSWER:
         answer = await watcher.decide(body.halt)
-        if answer.choice is HaltChoice.LEAVE:
+        if answer.choice is HaltChoice.STAY_HALTED:
             return HALTED
     return await work(
         engine, engine.runs.take_over(record.id), watcher, containment, answer, resume_command=resume_command
@@ -294,7 +294,7 @@ class TerminalWatcher:
         self._make_printer = make_printer
         self._reader = reader
 
-    def note(self, text: str) -> None:
+    def notify_user(self, text: str) -> None:
         self._output.note(f"· {text}")
 
     @asynccontextmanager
@@ -317,12 +317,12 @@ class TerminalWatcher:
             self._output.note(f"{halt.question.tool} would run:")
             self._output.note(call_text(halt.question))
         if self._reader is None:
-            return HaltAnswer(HaltChoice.LEAVE)
+            return HaltAnswer(HaltChoice.STAY_HALTED)
         drop_typed_ahead()  # keys typed before the halt was shown do not answer it
         while True:
             line = await self._reader.read(_MENUS[halt.kind])
             if line is None:
-                return HaltAnswer(HaltChoice.LEAVE)
+                return HaltAnswer(HaltChoice.STAY_HALTED)
             if answer := await self._parse_answer(halt, line.strip()):
                 return answer
 
@@ -330,7 +330,7 @@ class TerminalWatcher:
         """None if the user has to be asked again."""
         word = typed.lower()
         if word in ("l", "leave"):
-            return HaltAnswer(HaltChoice.LEAVE)
+            return HaltAnswer(HaltChoice.STAY_HALTED)
         choice = _CHOICES.get(word[:1]) if word in (*_CHOICES, "proceed", "skip", "edit", "abort") else None
         if halt.kind is HaltKind.SKIPS and typed and choice is not HaltChoice.ABORT:
             return HaltAnswer(HaltChoice.PROCEED, note=typed)

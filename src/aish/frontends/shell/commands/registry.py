@@ -108,7 +108,7 @@ COMMANDS: dict[str, Command] = {
     "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.TEXT),
     "tree": Command("Shell", "give the model the files of this folder", _lazy("conversation.tree"), A.PATH),
     "safety": Command(
-        "Shell", "what the gate says of a command", _lazy("conversation.safety"), A.TEXT, words=("check",),
+        "Shell", "whether a command would be allowed", _lazy("conversation.safety"), A.TEXT, words=("check",),
     ),
     "undo": Command(
         "Shell", "take back the last edit, or one of the list", _lazy("conversation.undo"), words=("list",),
@@ -122,7 +122,7 @@ COMMANDS: dict[str, Command] = {
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),
     ),
     "memory": Command(
-        "Tools", "what outlives a session", _lazy("memory.memory"),
+        "Tools", "facts remembered across sessions", _lazy("memory.memory"),
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
     "remember": Command("Tools", "keep a fact", _lazy("memory.remember"), A.TEXT),
