@@ -156,7 +156,7 @@ class Previewing(Protocol):
 class Witnessing(Protocol):
     """A toolset that can tell afterwards whether a call had its effect."""
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         """The state before the call and the state it would leave; "" if that is unknown.
 
         Changes nothing. Holds no content, only digests.

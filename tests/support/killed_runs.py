@@ -84,7 +84,7 @@ class Workshop:
             die()
         return ToolOutput((TextPart(f"done {number}"),))
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         if name != "x__put":
             return ""
         path = self._workspace / f"{arguments['n']}.txt"

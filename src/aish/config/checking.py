@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, leaves, root
+from aish.config.schema.tree import KeyPath, Leaf, NamedTable, Node, Table, leaves, root
 from aish.config.schema.values import Secret, mask_logins
 
 # A provider's name stands before a colon in model names, and in variable names.
@@ -52,7 +52,7 @@ class Checker:
             return self._wrong(path, "a table", describe_wrong(value))
         if isinstance(node, Table):
             return self._table(value, node, path)
-        if isinstance(node, Named):
+        if isinstance(node, NamedTable):
             return self._check_named(value, node, path)
         assert_never(node)
 
@@ -66,7 +66,7 @@ class Checker:
                 valid[name] = checked
         return valid
 
-    def _check_named(self, values: Mapping[str, Any], named: Named, path: KeyPath) -> dict[str, Any]:
+    def _check_named(self, values: Mapping[str, Any], named: NamedTable, path: KeyPath) -> dict[str, Any]:
         valid: dict[str, Any] = {}
         for name, value in values.items():
             here = (*path, name)

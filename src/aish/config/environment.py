@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from aish.config.checking import Problem, suggestion
-from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, root
+from aish.config.schema.tree import KeyPath, Leaf, NamedTable, Node, Table, root
 
 PREFIX = "AISH_"
 
@@ -133,7 +133,7 @@ def _resolve(parts: list[str], lower: Mapping[str, Any]) -> tuple[KeyPath, Leaf 
     path: KeyPath = ()
     known: Any = lower
     for part in parts:
-        if isinstance(node, Named):
+        if isinstance(node, NamedTable):
             part = _chosen_name(part, node, known)
             node = node.item
         elif isinstance(node, Table) and part in node.children:
@@ -153,7 +153,7 @@ def _resolve(parts: list[str], lower: Mapping[str, Any]) -> tuple[KeyPath, Leaf 
     return path, node, ""
 
 
-def _chosen_name(part: str, named: Named, known: Any) -> str:
+def _chosen_name(part: str, named: NamedTable, known: Any) -> str:
     if isinstance(named.item, Leaf):
         return part.replace("_", "-")  # a header
     return next((name for name in _names(known) if name.lower().replace("-", "_") == part), part)

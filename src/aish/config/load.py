@@ -158,7 +158,7 @@ class _Loading:
         if is_trusted(file.path, file.content, env=self.env):
             self._merge(self._checker(file), file.values, "project")
         else:
-            self._tighten(file)
+            self._merge_stricter(file)
 
     def check_whole(self) -> None:
         """Checks what needs several keys. Reports only if no single key is wrong."""
@@ -206,11 +206,11 @@ class _Loading:
     def _checker(self, file: TomlFile) -> Checker:
         return Checker(file.locate, file.path.parent, self.home)
 
-    def _tighten(self, file: TomlFile) -> None:
+    def _merge_stricter(self, file: TomlFile) -> None:
         checker = self._checker(file)
         checked = checker.check(file.values)
         self._ignore(checker.problems)
-        effective, ignored = tighten(self.config(), checked)
+        effective, ignored = select_stricter(self.config(), checked)
         self._merge_checked(checker, effective, "project")
         names = tuple(".".join(path) for path in ignored)
         self.files[-1] = msgspec.structs.replace(self.files[-1], state="untrusted", ignored=names)
@@ -261,7 +261,7 @@ def _without_unset(flags: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def tighten(base: Config, project: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
+def select_stricter(base: Config, project: Mapping[str, Any]) -> tuple[dict[str, Any], list[KeyPath]]:
     """Returns the values of an untrusted file that override `base`, and the keys in it that are ignored."""
     effective: dict[str, Any] = {}
     ignored: list[KeyPath] = []
@@ -270,11 +270,11 @@ def tighten(base: Config, project: Mapping[str, Any]) -> tuple[dict[str, Any], l
         if rule is None:
             ignored.append(path)
             continue
-        below = getattr(getattr(base, path[0]), path[1])
-        result = rule(below, value)
-        if result != below:
+        base_value = getattr(getattr(base, path[0]), path[1])
+        result = rule(base_value, value)
+        if result != base_value:
             effective.setdefault(path[0], {})[path[1]] = result
-        elif rule is not _union and not _is_same(below, value):
+        elif rule is not _union and not _is_same(base_value, value):
             ignored.append(path)
     return effective, ignored
 
@@ -289,23 +289,23 @@ def _find_rule(path: KeyPath) -> Rule | None:
     return {("gate", "deny"): _union, ("tools", "offer"): _intersection}.get(path)
 
 
-def _lower_limit(below: float | None, value: float) -> float:
+def _lower_limit(base_value: float | None, value: float) -> float:
     """None means no limit; a file cannot set it."""
-    return value if below is None else min(below, value)
+    return value if base_value is None else min(base_value, value)
 
 
-def _stricter_verdict(below: Verdict, value: str) -> Verdict:
-    return max(below, Verdict(value), key=_STRICTNESS.__getitem__)
+def _stricter_verdict(base_value: Verdict, value: str) -> Verdict:
+    return max(base_value, Verdict(value), key=_STRICTNESS.__getitem__)
 
 
-def _union(below: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*below, *value)))
+def _union(base_value: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*base_value, *value)))
 
 
-def _intersection(below: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
+def _intersection(base_value: Sequence[str], value: Sequence[str]) -> tuple[str, ...]:
     """Returns the patterns that both lists cover."""
-    ours = [glob for glob in value if any(covers(wide, glob) for wide in below)]
-    theirs = [glob for glob in below if any(covers(wide, glob) for wide in value)]
+    ours = [glob for glob in value if any(covers(wide, glob) for wide in base_value)]
+    theirs = [glob for glob in base_value if any(covers(wide, glob) for wide in value)]
     return tuple(dict.fromkeys((*ours, *theirs)))
 
 
@@ -316,8 +316,8 @@ def covers(wide: str, narrow: str) -> bool:
     return not set(wide) & set("?[") and "[" not in narrow and fnmatchcase(narrow, wide)
 
 
-def _is_same(below: Any, value: Any) -> bool:
-    return tuple(value) == below if isinstance(value, list) else bool(value == below)
+def _is_same(base_value: Any, value: Any) -> bool:
+    return tuple(value) == base_value if isinstance(value, list) else bool(value == base_value)
 
 
 def _flatten(values: Mapping[str, Any], path: KeyPath = ()) -> list[tuple[KeyPath, Any]]:

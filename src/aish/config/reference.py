@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from aish.config.load import Loaded
-from aish.config.schema.tree import KeyPath, Leaf, Named, Node, Table, root
+from aish.config.schema.tree import KeyPath, Leaf, NamedTable, Node, Table, root
 from aish.config.schema.values import MASK, Secret, mask_logins
 from aish.errors import ConfigError
 
@@ -111,19 +111,19 @@ def _section(table: Table, title: str, path: str = "") -> Iterator[str]:
     for name, node in table.children.items():
         if isinstance(node, Table):
             yield from _section(node, f"`[{path}{name}]`", f"{path}{name}.")
-        elif isinstance(node, Named) and isinstance(node.item, Table):
+        elif isinstance(node, NamedTable) and isinstance(node.item, Table):
             yield from _section(node.item, f"`[{path}{name}.NAME]`", f"{path}{name}.NAME.")
 
 
 def _is_section(node: Node) -> bool:
-    return isinstance(node, Table) or (isinstance(node, Named) and isinstance(node.item, Table))
+    return isinstance(node, Table) or (isinstance(node, NamedTable) and isinstance(node.item, Table))
 
 
 def _row(name: str, node: Node) -> str:
     if not isinstance(node, Leaf):
         return f"| `{name}` | a table of texts | | {node.description} |"
     value = show_value(node.default)
-    default = node.default_words or (f"`{value}`" if value not in ("", '""', "[]") else "")
+    default = node.default_in_words or (f"`{value}`" if value not in ("", '""', "[]") else "")
     return f"| `{name}` | {node.expected} | {default} | {node.description} |"
 
 
@@ -203,21 +203,21 @@ def init_config(path: Path) -> None:
 
 def _lines(table: Table, path: str) -> Iterator[str]:
     for name, child in table.children.items():
-        if isinstance(child, Leaf) or (isinstance(child, Named) and isinstance(child.item, Leaf)):
+        if isinstance(child, Leaf) or (isinstance(child, NamedTable) and isinstance(child.item, Leaf)):
             yield from _setting(name, child, f"{path}{name}")
     for name, child in table.children.items():
         if isinstance(child, Table):
             yield from ("", f"# {child.description}", f"[{path}{name}]", *_lines(child, f"{path}{name}."))
     # Last: a key uncommented without its table then stands in a table where it is an error, not another setting.
     for name, child in table.children.items():
-        if isinstance(child, Named) and isinstance(child.item, Table):
+        if isinstance(child, NamedTable) and isinstance(child.item, Table):
             header = f"#[{path}{name}.{_NAMES[path + name]}]"
             yield from ("", f"# {child.description}", header, *_lines(child.item, f"{path}{name}.NAME."))
 
 
 def _setting(name: str, node: Node, path: str) -> Iterator[str]:
     value = show_value(node.default) if isinstance(node, Leaf) else ""
-    words = node.default_words if isinstance(node, Leaf) else ""
+    words = node.default_in_words if isinstance(node, Leaf) else ""
     note = f" Default: {words}." if words else ""
     yield f"# {node.description}{note}"
     yield f"#{name} = {_EXAMPLES.get(path, value)}"

@@ -102,11 +102,11 @@ class Registry:
             return ""
         return await binding.source.preview(binding.own_name, arguments, call)
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         binding = self.find(name)
         if binding is None or not isinstance(binding.source, Witnessing):
             return ""
-        return await binding.source.witness(binding.own_name, arguments)
+        return await binding.source.compute_witness(binding.own_name, arguments)
 
     async def has_happened(self, name: str, witness: str) -> bool | None:
         binding = self.find(name)

@@ -24,10 +24,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     tokenize: bool = False
     vision: bool = False
     embeddings: bool = False
-    tool_adapter: bool = False  # picks tools with an adapter made for it
+    tool_adapter: bool = False  # an adapter that was trained to choose tools
 
 
-def means_file(model: str) -> bool:
+def is_model_file_name(model: str) -> bool:
     """Whether the embedded provider takes it for a file: with a separator in it, or the suffix of a model file."""
     return "/" in model or "\\" in model or model.endswith(".gguf")
 
@@ -54,7 +54,7 @@ class ModelProfile(msgspec.Struct, frozen=True, dict=True):
 
 
 class Preset(msgspec.Struct, frozen=True):
-    """A name for a model with options. What is None or empty leaves the model's own."""
+    """A name for a model with options. A value that is None or empty leaves the model's own setting."""
 
     model: str
     system: str = ""

@@ -502,7 +502,7 @@ async def ends(store: MemoryStore) -> list[TurnEnd]:
 async def test_what_is_written_meanwhile_does_not_end_a_turn_twice_whose_results_are_held():
     store = Holding()
     bench = Bench([call("t__x")], [TextDelta("b"), call("read")], tools=Tools().add("t__x"), store=store)
-    store.meanwhile = bench.engine.catch_up
+    store.meanwhile = bench.engine.flush_running_turns
     events = await bench.run(client_tools=(THEIRS,), context=(), kept=False, stream=True)
     assert finish(events).reason is TurnEnd.CLIENT_TOOLS
     assert await ends(store) == [TurnEnd.CLIENT_TOOLS]

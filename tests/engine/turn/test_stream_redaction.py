@@ -261,7 +261,7 @@ async def test_whoever_reads_one_turn_to_its_end_cuts_no_secret_of_another():
 
     async def looked() -> None:
         await asyncio.sleep(0.1)
-        bench.engine.catch_up(["turn_of_another"])
+        bench.engine.flush_running_turns(["turn_of_another"])
 
     async with asyncio.timeout(20):
         first, second, _ = await asyncio.gather(said(), said(), looked())

@@ -43,7 +43,7 @@ async def test_whoever_asks_for_it_sees_a_turn_under_way_at_once():
             if isinstance(event.body, TextDelta):
                 break
         assert await bench.store.find_turn(event.turn) is None
-        bench.engine.catch_up()
+        bench.engine.flush_running_turns()
         assert await kinds(bench, event.turn) == [TurnStarted, StepStarted, TextDelta]
         lines = (await bench.store.read_events(event.turn)).splitlines()
         told = record_from_events(lines, await bench.store.find_turn(event.turn))

@@ -17,7 +17,7 @@ async def test_an_edit_that_was_made_not_made_or_touched_by_others_is_told_apart
             {"path": "a.txt", "revision": revision, "old": "one", "new": "two"},
             {"path": "b.txt", "revision": "new", "new": "fresh\n"},
         ]
-        witness = await tools.ide.witness("edit", {"edits": edits})
+        witness = await tools.ide.compute_witness("edit", {"edits": edits})
         assert witness
         assert "two" not in witness  # digests, no content
         assert await tools.ide.has_happened(witness) is False
@@ -31,4 +31,4 @@ async def test_what_only_reads_has_no_witness(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     async with ide_with(root) as tools:
-        assert await tools.ide.witness("search", {"pattern": "x"}) == ""
+        assert await tools.ide.compute_witness("search", {"pattern": "x"}) == ""

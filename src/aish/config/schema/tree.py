@@ -24,9 +24,9 @@ class Leaf(msgspec.Struct, frozen=True):
     expected: str
     default: Any
     description: str = ""
-    default_words: str = ""
+    default_in_words: str = ""
     optional: bool = False
-    path: Literal["", "always", "gguf"] = ""
+    path: Literal["", "always", "gguf"] = ""  # whether the value is a path: always, or only with the suffix .gguf
     hide: bool = False  # its value stays out of messages
 
     @property
@@ -48,14 +48,14 @@ class Table(msgspec.Struct, frozen=True, dict=True):
         return (self.section.__doc__ or "").strip()
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedTable(msgspec.Struct, frozen=True):
     """A table whose keys the user chooses."""
 
     item: Leaf | Table
     description: str
 
 
-Node = Leaf | Table | Named
+Node = Leaf | Table | NamedTable
 
 
 @cache
@@ -68,7 +68,7 @@ def leaves(node: Node | None = None, path: KeyPath = ()) -> Iterator[tuple[KeyPa
     node = root() if node is None else node
     if isinstance(node, Leaf):
         yield path, node
-    elif isinstance(node, Named):
+    elif isinstance(node, NamedTable):
         yield from leaves(node.item, (*path, "NAME"))
     else:
         for name, child in node.children.items():
@@ -83,8 +83,8 @@ def _node(field: msgspec.structs.FieldInfo) -> Node:
     if get_origin(bare) is dict:
         item = get_args(bare)[1]
         if item is Secret:
-            return Named(Leaf(Secret, Secret, "text", None, description, hide=True), description)
-        return Named(Table(item), (item.__doc__ or "").strip())
+            return NamedTable(Leaf(Secret, Secret, "text", None, description, hide=True), description)
+        return NamedTable(Table(item), (item.__doc__ or "").strip())
     return _leaf(field, bare, description, {key: value for meta in metas for key, value in (meta.extra or {}).items()})
 
 
@@ -96,7 +96,7 @@ def _leaf(field: msgspec.structs.FieldInfo, bare: Any, description: str, extra: 
         expected=_describe_expected(field.type),
         default=field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory(),
         description=description,
-        default_words=extra.get("default", ""),
+        default_in_words=extra.get("default", ""),
         optional=len(options) < len(_options(bare)),
         path=extra.get("path", ""),
         hide=extra.get("hide", False) or _kind(options[0]) is Secret,

@@ -25,7 +25,7 @@ from aish.providers.embedded.server import CHAT, PICKING, EmbeddedSettings, Llam
 from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path_of
 from aish.types.chunks import Batch
 from aish.types.events import Status
-from aish.types.models import Capabilities, ModelProfile, means_file
+from aish.types.models import Capabilities, ModelProfile, is_model_file_name
 from aish.types.requests import Embedded, Inputs, Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
@@ -238,7 +238,7 @@ class EmbeddedProvider:
         return self._crashes[-1] + _CRASH_WINDOW_S - self._monotonic_s()
 
     def _find_file(self, model: str) -> Path:
-        path = path_of(model) if means_file(model) else None
+        path = path_of(model) if is_model_file_name(model) else None
         if path is None or not is_file(path):
             found = self._models.find(model)
             if found is None:

@@ -85,7 +85,7 @@ class EditTools:
         diff = await asyncio.to_thread(format_diff, files)
         return join_lines(f"note: {plan.answer.note}", diff) if plan.answer.note and diff else diff
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         """Returns the hashes of the files before and after; "" if nothing would change. Raises ToolError."""
         plan = await self._plan(name, arguments) if name in _CHANGING else ""
         if isinstance(plan, str) or not plan.answer.value:

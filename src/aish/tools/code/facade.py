@@ -95,9 +95,9 @@ class Ide:
         await self._open()
         return await self._changing.preview(name, arguments, call)
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         await self._open()
-        return await self._changing.witness(name, arguments)
+        return await self._changing.compute_witness(name, arguments)
 
     async def has_happened(self, witness: str) -> bool | None:
         await self._open()  # finishes or rolls back an interrupted change first

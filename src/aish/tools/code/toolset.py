@@ -152,9 +152,9 @@ class IdeTools:
         """Returns the diff of a call, for the user who must approve it. Raises ToolError."""
         return await self._open().preview(name, arguments, call)
 
-    async def witness(self, name: str, arguments: Arguments) -> str:
+    async def compute_witness(self, name: str, arguments: Arguments) -> str:
         """Returns a text from which `has_happened` can later tell whether a change was made. Raises ToolError."""
-        return await self._open().witness(name, arguments)
+        return await self._open().compute_witness(name, arguments)
 
     async def has_happened(self, name: str, witness: str) -> bool | None:
         return await self._open().has_happened(witness)

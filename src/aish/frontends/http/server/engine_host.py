@@ -28,7 +28,7 @@ from aish.frontends.http.server.http_errors import HttpProblem, uncovered_model
 from aish.frontends.origin_guard import OriginGuard
 from aish.frontends.runtime import Runtime
 from aish.ports import Store
-from aish.types.models import means_file
+from aish.types.models import is_model_file_name
 from aish.types.requests import TurnLimits
 
 _DAY_MS = 86_400_000
@@ -141,7 +141,7 @@ class EngineHost:
         """As the embedded provider reads it, under whatever name it is configured."""
         provider, _, model = name.partition(":")
         configured = self.runtime.config.providers.get(provider)
-        return (configured.kind if configured else provider) == "embedded" and means_file(model)
+        return (configured.kind if configured else provider) == "embedded" and is_model_file_name(model)
 
     def begin_request(self) -> Generation:
         """Counts a request, which keeps the returned generation until it calls `end_request`."""

@@ -62,7 +62,7 @@ class Records:
         name = f'attachment; filename="{_file_name(id)}.jsonl"'
         headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
         await exchange.start(200, [*exchange.extra, *headers])
-        self._service.engine.catch_up()
+        self._service.engine.flush_running_turns()
         turns = await self._service.store.list_turns(session.id)
         with DisconnectMonitor(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
             for turn in turns:
@@ -71,7 +71,7 @@ class Records:
 
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
         """A turn of a session is visible to those who may see the session; any other turn to those who know its id."""
-        self._service.engine.catch_up()
+        self._service.engine.flush_running_turns()
         record = await self._find_turn(turn)
         if record is None or (record.session and not caller.may_see(record.session)):
             raise HttpProblem(404, f"there is no turn {turn[:80]}", code="turn_not_found")

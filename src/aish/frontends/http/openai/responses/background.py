@@ -134,7 +134,7 @@ class BackgroundResponses:
         self._response_store.running.discard(id)
 
     async def _refill(self, run: ResponseRun, first: int, upto: int) -> bytes:
-        self._service.engine.catch_up(run.turns)  # events must be in the store before they can be sent again
+        self._service.engine.flush_running_turns(run.turns)  # events must be in the store before they can be sent again
         await self._service.store.flush(durable=False)
         stream = ResponseEncoder(run.plan.setup)
         data = stream.opening() + await StreamReplay(self._service.store, stream).read(run.turns)
