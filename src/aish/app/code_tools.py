@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aish.tools.code.facade import Ide, IdeSettings
     from aish.tools.code.languages import FoundServer, ServerChoice
     from aish.tools.mcp.server import McpServer
+    from aish.tools.workspace import IsSecret
     from aish.types.tools import ToolSpec
 
 # One of these in a folder makes it a project.
@@ -30,26 +31,26 @@ McpOfNow = Callable[[], Mapping[str, "McpServer"]]
 
 
 def find_ide_tools(
-    config: IdeConfig, here: LaunchContext, mcp: McpOfNow, hides: Sequence[Path] = ()
+    config: IdeConfig, here: LaunchContext, mcp: McpOfNow, is_secret: IsSecret, hides: Sequence[Path] = ()
 ) -> IdeTools | None:
-    """None where they are not wanted. `hides` are files and folders that no tool opens."""
+    """None where they are not wanted. `hides` are files and folders that no tool opens, secrets are opened by name."""
     if config.enabled == "never" or (config.enabled == "auto" and not _is_project(here.cwd)):
         return None
-    return IdeTools(lambda: _make(config, here, mcp, hides))
+    return IdeTools(lambda: _make(config, here, mcp, is_secret, hides))
 
 
 def _is_project(folder: Path) -> bool:
     return any((folder / mark).exists() for mark in _MARKS)
 
 
-def _make(config: IdeConfig, here: LaunchContext, mcp: McpOfNow, hides: Sequence[Path]) -> Ide:
+def _make(config: IdeConfig, here: LaunchContext, mcp: McpOfNow, is_secret: IsSecret, hides: Sequence[Path]) -> Ide:
     from aish.tools.code.facade import Ide
 
     def find_server() -> tuple[str, Sequence[ToolSpec], IdeSession] | None:
         server = _ide_server(config, mcp())
         return (server.spec.name, server.specs(), server.session) if server is not None else None
 
-    settings = msgspec.structs.replace(settings_of(config, here.env), hides=tuple(hides))
+    settings = msgspec.structs.replace(settings_of(config, here.env), hides=tuple(hides), is_secret=is_secret)
     return Ide(here.cwd, settings, state=data_dir(here.env) / "edits", find_server=find_server)
 
 

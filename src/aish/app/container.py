@@ -45,6 +45,7 @@ from aish.process.liveness import HostPresence, ProcessOwners
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import Judgement
+from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
@@ -343,7 +344,8 @@ class Container:
         self._mcp.start(mcp)
 
     def _find_ide_tools(self) -> IdeTools | None:
-        return find_ide_tools(self.config.ide, self.launch_context, lambda: self.mcp_servers, self._private)
+        is_secret = SecretNames(self.shell_context)
+        return find_ide_tools(self.config.ide, self.launch_context, lambda: self.mcp_servers, is_secret, self._private)
 
     @property
     def _private(self) -> tuple[Path, ...]:

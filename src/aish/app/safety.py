@@ -25,6 +25,7 @@ from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import narrow_rule
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.rules import Rule, example_errors
+from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.real_paths import RealPaths
 from aish.types.decisions import Verdict
@@ -54,7 +55,7 @@ def make_gate(
         shell=shell,
         where=where,
         remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
-        real_paths=RealPaths(Path(shell.cwd), lambda path: _is_secret(path, shell)),
+        real_paths=RealPaths(Path(shell.cwd), SecretNames(shell)),
         confines_tenants=confines_tenants,
     )
 
@@ -83,13 +84,6 @@ def _load_approved_rules(file: Path) -> list[Rule]:
     if errors:
         raise ConfigError(f"{file} is damaged: {errors}", hint="delete it to be asked again")
     return rules
-
-
-def _is_secret(path: str, shell: ShellContext) -> bool:
-    from aish.safety.commands.proof.exposure import is_secret  # with its tables: not before the first prompt
-    from aish.safety.commands.scope import Scope
-
-    return is_secret(path, Scope(shell))
 
 
 class CommandRunner:

@@ -18,7 +18,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Protocol
 
 from aish.errors import ToolError
 from aish.safety.path_names import BadPath, relative_path
@@ -42,6 +42,16 @@ _relative_path = functools.lru_cache(maxsize=4096)(relative_path)
 Kind = Literal["file", "folder", "other"]
 
 
+class IsSecret(Protocol):
+    """Whether a file holds a secret, by its absolute path; with `glob`, whether the pattern means such files."""
+
+    def __call__(self, path: str, *, glob: bool = False) -> bool: ...
+
+
+def is_never_secret(path: str, *, glob: bool = False) -> bool:
+    return False
+
+
 class TooLong(ToolError):
     """The file is longer than allowed."""
 
@@ -58,7 +68,8 @@ class Workspace:
     """Keeps the root open, so that renaming it has no effect.
 
     `packages` are names of folders that package managers fill with links to a cache. With `hard_links` every file is
-    read, whatever names it has. `hides` are files and folders inside the root that are never opened.
+    read, whatever names it has. `hides` are files and folders inside the root that are never opened. `is_secret` is
+    for tools that find files by themselves: those files are opened if they are named.
     """
 
     def __init__(
@@ -69,8 +80,10 @@ class Workspace:
         packages: Set[str] = frozenset(),
         hard_links: bool = False,
         hides: Iterable[Path] = (),
+        is_secret: IsSecret = is_never_secret,
     ) -> None:
         self.root = root.resolve()
+        self._is_secret = is_secret
         self._hides = tuple(hidden for path in hides if _overlap(hidden := path.resolve(), self.root))
         # A root that is given as a link may be named by the link or by its target.
         self._names = dict.fromkeys((PurePosixPath(self.root), PurePosixPath(root.absolute())))
@@ -117,6 +130,18 @@ class Workspace:
         if status.st_nlink <= 1 or self._reads_links:
             return False
         return not status.st_mode & stat.S_IROTH or self._packages.isdisjoint(self.resolve(path).parts)
+
+    def holds_secret(self, path: str) -> bool:
+        """Whether a file, which no link leads to, holds a secret by its name or place. The disk is not accessed."""
+        return self._is_secret(f"{self.root}/{path}")
+
+    def asks_for_secrets(self, folder: str, glob: str) -> bool:
+        """Whether a search of this folder or file, or with this glob, asks for secrets by name. The gate has judged
+        such names in the same way (`tool_judge`)."""
+        place = f"{self.root}/{folder}" if folder else str(self.root)
+        return (bool(folder) and self._is_secret(place)) or (
+            bool(glob) and self._is_secret(f"{place}/{glob}", glob=True)
+        )
 
     def write(self, name: str, content: bytes) -> None:
         """Writes the whole file or nothing. Keeps the mode of a replaced file; creates no folders."""

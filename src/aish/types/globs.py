@@ -39,3 +39,8 @@ def widen_brackets(pattern: str) -> str:
     """The pattern with `?` for each bracket. It matches everything that the shell's reading matches, and perhaps
     more."""
     return _BRACKET.sub("?", pattern) if "[" in pattern else pattern
+
+
+def plain_glob(glob: str) -> str:
+    """Returns a glob for files as a search of the workspace matches it: relative to the root."""
+    return glob.removeprefix("./").lstrip("/")

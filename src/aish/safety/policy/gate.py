@@ -21,7 +21,7 @@ from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import edit_rule, tool_digest
 from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement
 from aish.safety.policy.rules import SHELL_TOOL, Rule, matches_effect, matches_tool
-from aish.safety.policy.tool_judge import judge_tool, paths_in
+from aish.safety.policy.tool_judge import find_named_files, judge_tool
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
 
@@ -125,7 +125,7 @@ class PolicyGate:
             from aish.safety.policy.command_judge import judge_command  # with the parser: for the first command
 
             return judge_command(case, command, self._real_paths)
-        return judge_tool(case, paths_in(tool, arguments, self._root))
+        return judge_tool(case, find_named_files(tool, arguments, self._root), self._real_paths)
 
     def _case(self, tool: ToolSpec, owner: str, turn: str) -> JudgedCall:
         own = (rule for rule in self._rules if not rule.owner or rule.owner == owner)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
+import msgspec
+
+from aish.safety.commands.verdict import Read
 from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import is_current, make_tool_rule
 from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
 from aish.safety.policy.rules import Rule, matches_path
 from aish.types.decisions import Verdict
+from aish.types.globs import plain_glob
 from aish.types.tools import Arguments, Effect, ToolSpec
 
 _PHRASES = {
@@ -18,22 +23,37 @@ _PHRASES = {
     Effect.EXEC: "run programs",
     Effect.NETWORK: "reach the network",
 }
+_CODE_SOURCE = "ide"  # its tools quote files in their errors, also those that write
 _PATH_ARGUMENTS = frozenset({
     "path", "paths", "file", "files", "file_path", "filename", "uri", "directory", "source", "destination", "target",
 })  # fmt: skip
 
+_GLOB_ARGUMENTS = frozenset({"glob", "globs", "include"})
+
 Paths = Sequence[str | None]  # None is an unknown path
+# Returns the real paths of a read, as for commands.
+RealPaths = Callable[[Read], Iterable[str]]
 
 
-def judge_tool(case: JudgedCall, paths: Paths = ()) -> Judgement:
-    tool = case.tool
+class NamedFiles(msgspec.Struct, frozen=True):
+    """What the arguments of a call name: files or folders, and patterns of files."""
+
+    paths: Paths = ()
+    globs: Sequence[str] = ()
+
+
+_NOTHING = NamedFiles()
+
+
+def judge_tool(case: JudgedCall, named: NamedFiles = _NOTHING, real_paths: RealPaths = lambda read: ()) -> Judgement:
+    tool, paths = case.tool, named.paths
     about = [rule for rule in case.rules if not (rule.commands or rule.reads)]
     matching = [rule for rule in about if is_current(rule, tool) and _fits_paths(rule, tool, paths)]
     rule = find_strictest(matching)
     verdict = rule.verdict if rule else case.default
     is_named = any(rule.paths for rule in matching)
-    if verdict is Verdict.ALLOW and not is_named and (path := _find_secret(case, paths)):
-        return Judgement(Verdict.ASK, "secret", f"{tool.name} would read {path}, which holds a secret")
+    if verdict is Verdict.ALLOW and not is_named and (secret := _find_secret(case, named, real_paths)):
+        return Judgement(Verdict.ASK, "secret", f"{tool.name} would read {secret}")
     if verdict is Verdict.ALLOW and not is_named and (path := _find_delicate(case, paths)):
         reason = f"{tool.name} would change {path}, which starts programs or holds keys"
         return Judgement(Verdict.ASK, "destructive", reason)
@@ -45,21 +65,39 @@ def judge_tool(case: JudgedCall, paths: Paths = ()) -> Judgement:
     return Judgement(verdict, f"gate.{tool.effect}", reason, always=make_tool_rule(tool), like=tool.name)
 
 
-def paths_in(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> list[str | None]:
-    """Returns every text that names a file, or may: relative below the root, else absolute, or None if unknown."""
-    return [_below(text, root) for name, text in _find_texts(arguments) if _may_be_path(tool, name, text)]
+def find_named_files(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> NamedFiles:
+    """Finds every text that names a file, or may: relative below the root, else absolute, or None if unknown."""
+    texts = list(_find_texts(arguments))
+    paths = [_below(text, root) for name, text in texts if _may_be_path(tool, name, text)]
+    return NamedFiles(paths, [text for name, text in texts if name in _GLOB_ARGUMENTS])
 
 
-def _find_secret(case: JudgedCall, paths: Paths) -> str:
-    """Returns a path that a reading tool names and that holds a secret, by its place or name."""
-    if case.tool.effect is not Effect.READ or not any(paths):
+def _find_secret(case: JudgedCall, named: NamedFiles, real_paths: RealPaths) -> str:
+    """Returns what a reading tool, or any tool for code, names and that holds a secret, by its place or name; "" if
+    there is none. A link counts as what it leads to."""
+    is_reading = case.tool.effect is Effect.READ or case.tool.source == _CODE_SOURCE
+    known = [path for path in named.paths if path]
+    if not is_reading or not (known or named.globs):
         return ""
     from aish.safety.commands.proof.exposure import is_secret
     from aish.safety.commands.scope import Scope
 
     scope = Scope(case.shell)
-    known = (path for path in paths if path)
-    return next((path for path in known if is_secret(str(case.root / path), scope)), "")
+    folders = [str(case.root)] if not known else []
+    for path in known:
+        for place in _places_of(str(case.root / path), real_paths):
+            if is_secret(place, scope):
+                is_link = place != str(case.root / path)
+                return f"{path}, which leads to {place}, a secret" if is_link else f"{path}, which holds a secret"
+            folders.append(place)
+    wanted = ((glob, f"{folder}/{plain_glob(glob)}") for glob in named.globs for folder in folders)
+    return next((f"{glob}, which means secrets" for glob, whole in wanted if is_secret(whole, scope, glob=True)), "")
+
+
+def _places_of(path: str, real_paths: RealPaths) -> Iterator[str]:
+    yield path
+    with suppress(OSError, ValueError):  # a text that no file can be named
+        yield from real_paths(Read(path, inside=True, span=(0, 0)))
 
 
 def _find_delicate(case: JudgedCall, paths: Paths) -> str:

@@ -32,6 +32,10 @@ class Contents:
         self._disk = disk
         self._find_ide = find_ide
 
+    def holds_secret(self, path: str) -> bool:
+        """Whether a file that another one led to is shown only if it is named."""
+        return self._space.holds_secret(str(self._space.resolve(path)))
+
     async def load(self, path: str) -> SourceText:
         """Raises ToolError."""
         path = self._space.relative(path)

@@ -23,7 +23,7 @@ from aish.tools.code.files.watcher import PACKAGE_FOLDERS
 from aish.tools.code.languages import ServerChoice, ServerLimits
 from aish.tools.code.query_tools import QueryTools
 from aish.tools.code.read_tools import read_file, search_files
-from aish.tools.workspace import Workspace
+from aish.tools.workspace import IsSecret, Workspace, is_never_secret
 from aish.types.tools import Arguments, ToolSpec
 
 Tool = Callable[[Arguments], Awaitable[str]]
@@ -37,6 +37,7 @@ class IdeSettings(msgspec.Struct, frozen=True):
     format_on_edit: bool = False
     hard_links: bool = False
     hides: tuple[Path, ...] = ()  # files and folders that no tool opens
+    is_secret: IsSecret = is_never_secret  # such files are opened only by name
 
 
 FindServer = Callable[[], "tuple[str, Sequence[ToolSpec], IdeSession] | None"]
@@ -53,7 +54,13 @@ class Ide:
         state: Path,
         find_server: FindServer = lambda: None,
     ) -> None:
-        self.space = Workspace(root, packages=PACKAGE_FOLDERS, hard_links=settings.hard_links, hides=settings.hides)
+        self.space = Workspace(
+            root,
+            packages=PACKAGE_FOLDERS,
+            hard_links=settings.hard_links,
+            hides=settings.hides,
+            is_secret=settings.is_secret,
+        )
         self._find_server = find_server
         self.backends = Backends(
             self.space, settings.choice, settings.limits, max_servers=settings.max_servers, find_ide=self._find_ide

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from aish.errors import ToolError
 from aish.tools.code.backends.port import AnswerStatus, CodeAnswer, Diagnostic, Location, SymbolPosition
 from aish.tools.code.backends.selection import Backends
@@ -60,7 +62,7 @@ class QueryTools:
         source, spot = await self._locate(arguments)
         answer = await self._backends.for_file(source.path).definition(source, spot)
         page = ResultPage(len(answer.value), 0, _DEFINITIONS_SHOWN)
-        shown = [await self._show_location(location) for location in answer.value[: page.end]]
+        shown = [await self._show_location(location, source.path) for location in answer.value[: page.end]]
         head = envelope(answer, _actual_line(arguments, spot), page, revision=source.revision)
         return join_lines(head, *(shown or [_empty_text(answer)]))
 
@@ -72,7 +74,8 @@ class QueryTools:
         files = f"files={len({location.path for location in answer.value})}"
         head = envelope(answer, _actual_line(arguments, spot), page, files, revision=source.revision)
         none = f"there are no more than {len(answer.value)}" if answer.value else _empty_text(answer)
-        return join_lines(head, group_by_file(answer.value[page.start : page.end]) or none)
+        shown = self._without_secrets(answer.value[page.start : page.end], source.path)
+        return join_lines(head, group_by_file(shown) or none)
 
     async def diagnostics(self, arguments: Arguments, edited: Sequence[str]) -> str:
         if "path" in arguments:
@@ -112,10 +115,18 @@ class QueryTools:
         source = await self._load(arguments)
         return source, await self._backends.locate(source, arguments.get("line"), str(arguments["symbol"]))
 
-    async def _show_location(self, location: Location) -> str:
+    def _without_secrets(self, found: Sequence[Location], named: str) -> list[Location]:
+        """Leaves out the text of lines in files that hold secrets and were not named."""
+        paths = {location.path for location in found if not location.outside and location.path != named}
+        secret = {path for path in paths if self._contents.holds_secret(path)}
+        return [msgspec.structs.replace(one, text="") if one.path in secret else one for one in found]
+
+    async def _show_location(self, location: Location, named: str) -> str:
         """Shows a declaration with its code. The syntax tree gives its end if the server returned only the name."""
         if location.outside:
             return f"{location.path}:{location.line} (outside the workspace, not read)"
+        if location.path != named and self._contents.holds_secret(location.path):
+            return f"{location.path}:{location.line} (holds a secret by its name, not shown)"
         try:
             source = await self._contents.load(location.path)
         except ToolError:

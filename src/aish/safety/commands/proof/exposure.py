@@ -65,12 +65,12 @@ def is_secret(path: str, scope: Scope, *, glob: bool = False) -> bool:
     relative = relative_to_home(path, scope)
     if relative is not None and _matches("home_plain", relative):
         return False
-    if _matches("paths", path) or _name_is_secret(name):
+    if _matches("paths", path) or name_is_secret(name):
         return not _is_installed(path)
     return relative is not None and _matches("home", relative)
 
 
-def _name_is_secret(name: str) -> bool:
+def name_is_secret(name: str) -> bool:
     """On file systems that ignore case, `.ENV` is `.env`."""
     lower = name.lower()
     found = _matches("names", name) or (lower != name and _matches("names", lower))
@@ -126,7 +126,7 @@ def _pattern_is_secret(path: str, name: str, scope: Scope) -> bool:
     if is_secret(f"{fixed_part(path)}/x", scope):
         return True
     if not _WILDCARD.search(name):
-        return _name_is_secret(name)
+        return name_is_secret(name)
     return name_pattern_is_secret(name)
 
 
@@ -164,7 +164,7 @@ def name_pattern_is_secret(name: str) -> bool:
     """Checks the pattern of a file name, as in `--include=*.pem` or `find -name '.e*'`."""
     name = widen_brackets(name.lower())
     if not _WILDCARD.search(name):
-        return _name_is_secret(name)
+        return name_is_secret(name)
     letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", name))
     if len(letters) < _MIN_LETTERS and not name.startswith("."):
         return False
@@ -271,7 +271,7 @@ def find_secret(text: str, scope: Scope) -> str | None:
         if candidate.isalnum():  # `npm run secrets`: only a word, unless the program is known to read it
             continue
         if "/" not in candidate and not _WILDCARD.search(candidate):
-            if candidate and _name_is_secret(candidate):
+            if candidate and name_is_secret(candidate):
                 return candidate
             continue
         path = absolute_path(scope.home + candidate[1:] if candidate[:2] == "~/" else candidate, scope)

@@ -115,14 +115,14 @@ class TreeBackend:
             stop.set()
 
     def _find_declarations(self, path: str, name: str, stop: threading.Event) -> Iterator[Symbol]:
-        for source in self._sources(language_table().language_of(path), name, stop):
+        for source in self._sources(language_table().language_of(path), name, stop, named=path):
             language = find_grammar(language_table().grammar_of(source.path) or "?")
             if language is not None:
                 yield from (one for one in _outline(source, language) if _last_part(one.name) == name)
 
     def _find_mentions(self, path: str, name: str, stop: threading.Event) -> Iterator[Location]:
         word = word_regex(name)
-        for source in self._sources(language_table().language_of(path), name, stop):
+        for source in self._sources(language_table().language_of(path), name, stop, named=path):
             for number, line in enumerate(source.lines, 1):
                 if word.search(line):
                     yield Location(source.path, number, number, line.strip()[:_TEXT_CHARS])
@@ -146,9 +146,16 @@ class TreeBackend:
                         return
 
     def _sources(
-        self, language: str, containing: str, stop: threading.Event, skipped: SkippedFiles | None = None
+        self,
+        language: str,
+        containing: str,
+        stop: threading.Event,
+        skipped: SkippedFiles | None = None,
+        *,
+        named: str = "",
     ) -> Iterator[SourceText]:
-        """Yields files of the language (or all with a known language) that contain the text."""
+        """Yields files of the language (or all with a known language) that contain the text. Of files that hold
+        secrets only the named one."""
         read, skipped = 0, skipped or SkippedFiles()
         for path in walk_files(self._space, skipped=skipped):
             kind = language_table().language_of(path)
@@ -156,6 +163,9 @@ class TreeBackend:
                 skipped.stopped = True
                 return
             if not kind or (language and kind != language):
+                continue
+            if path != named and self._space.holds_secret(path):
+                skipped.secret += 1
                 continue
             read += 1
             try:

@@ -3,6 +3,8 @@ bounded.
 
 ripgrep opens files by name, and a link may be swapped meanwhile. So its matches are read again through the workspace,
 and only confirmed ones are returned.
+
+Files that hold secrets by their names are left out, unless the call asks for them by name: such a call is asked about.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from aish.tools.code.backends.port import Location
 from aish.tools.code.files.source import is_binary, split_lines
 from aish.tools.code.search.walk import IgnoreRules, SkippedFiles, matches_glob, walk_files
 from aish.tools.workspace import HardLinked, TooLong, Workspace
+from aish.types.globs import plain_glob
 from aish.types.tools import ResultStatus
 
 MAX_MATCHES = 5000  # found; fewer are shown
@@ -31,6 +34,7 @@ _TEXT_CHARS = 240
 _LINE_CHARS = 10_000  # of a line are searched
 
 Matcher = Callable[[str], bool]
+IsLeftOut = Callable[[str], bool]
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -57,20 +61,21 @@ async def search(space: Workspace, query: Query, *, search_path: str) -> SearchR
         matching = _in_file(space, space.relative(query.below), matches, skipped)[:MAX_MATCHES]
         return SearchResult(tuple(matching), len(matching) < MAX_MATCHES, "aish", str(skipped))
     query = msgspec.structs.replace(query, below=below)
+    is_left_out = await asyncio.to_thread(_find_left_out, space, query)
     program = find_ripgrep(search_path)
     if program:
         found = await search_lines(program, space.root, query, max_lines=MAX_MATCHES, timeout_s=TIMEOUT_S)
         if found is not None:
             lines, complete = found
             names, are_all = await list_files(program, space.root, query, timeout_s=TIMEOUT_S)
-            locations = await asyncio.to_thread(_verify_matches, space, query, lines, matches)
-            skipped = await asyncio.to_thread(_count_skipped, space, query, names)
+            locations = await asyncio.to_thread(_verify_matches, space, query, lines, matches, is_left_out)
+            skipped = await asyncio.to_thread(_count_skipped, space, query, names, is_left_out)
             skipped.stopped = not are_all
             return SearchResult(tuple(locations), complete, "ripgrep", str(skipped))
     stop = threading.Event()
     timer = asyncio.get_running_loop().call_later(TIMEOUT_S, stop.set)
     try:
-        return await asyncio.to_thread(_search_walk, space, query, matches, stop)
+        return await asyncio.to_thread(_search_walk, space, query, matches, is_left_out, stop)
     finally:
         timer.cancel()
         stop.set()
@@ -85,6 +90,16 @@ def _find_folder(space: Workspace, name: str) -> str | None:
         space.check_readable(path)
         return None
     return "" if path == "." else path
+
+
+def _find_left_out(space: Workspace, query: Query) -> IsLeftOut:
+    """Returns the test for files that the search leaves out. Below the folder no link is followed."""
+    folder = str(space.resolve(query.below)) if query.below else ""
+    if space.asks_for_secrets(folder, plain_glob(query.glob)):
+        return lambda path: False
+    if folder == query.below:
+        return space.holds_secret
+    return lambda path: space.holds_secret(folder + path[len(query.below) :])
 
 
 def build_matcher(query: Query) -> Matcher:
@@ -110,27 +125,36 @@ def _compile_expression(text: str) -> Matcher:
     return checker.is_valid
 
 
-def _search_walk(space: Workspace, query: Query, matches: Matcher, stop: threading.Event) -> SearchResult:
+def _search_walk(
+    space: Workspace, query: Query, matches: Matcher, is_left_out: IsLeftOut, stop: threading.Event
+) -> SearchResult:
     locations: list[Location] = []
     complete, skipped = True, SkippedFiles()
     for path in walk_files(space, below=query.below, skipped=skipped):
         if stop.is_set() or len(locations) >= MAX_MATCHES:
             complete = False
             break
-        if matches_glob(path, query.glob):
+        if not matches_glob(path, query.glob):
+            continue
+        if is_left_out(path):
+            skipped.secret += 1
+        else:
             locations += _in_file(space, path, matches, skipped)
     complete = complete and len(locations) <= MAX_MATCHES and not skipped.stopped
     return SearchResult(tuple(sorted(locations)[:MAX_MATCHES]), complete, "aish", str(skipped))
 
 
-def _count_skipped(space: Workspace, query: Query, names: Iterable[str]) -> SkippedFiles:
+def _count_skipped(space: Workspace, query: Query, names: Iterable[str], is_left_out: IsLeftOut) -> SkippedFiles:
     """Counts the files listed by ripgrep that it does not search, or that we do not read."""
-    skipped, ignoring = SkippedFiles(), IgnoreRules(space)
+    skipped, ignoring, root = SkippedFiles(), IgnoreRules(space), str(space.root)
     for name in names:
         if not matches_glob(name, query.glob):
             continue
+        if is_left_out(name):
+            skipped.secret += not ignoring.ignores(name, below=query.below)
+            continue
         try:
-            status = (space.root / name).lstat()
+            status = os.lstat(f"{root}/{name}")  # a Path for each file would take longer than the call
         except OSError:  # gone
             continue
         is_large = status.st_size > _MAX_FILE_BYTES
@@ -142,7 +166,7 @@ def _count_skipped(space: Workspace, query: Query, names: Iterable[str]) -> Skip
 
 
 def _verify_matches(
-    space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher
+    space: Workspace, query: Query, lines: Iterable[tuple[str, int]], matches: Matcher, is_left_out: IsLeftOut
 ) -> list[Location]:
     """Keeps matches in files that are not ignored: ripgrep lets a glob override ignore files, and knows none above its
     folder."""
@@ -153,7 +177,7 @@ def _verify_matches(
     wanted = [
         path
         for path in sorted(found)
-        if matches_glob(path, query.glob) and not ignoring.ignores(path, below=query.below)
+        if matches_glob(path, query.glob) and not is_left_out(path) and not ignoring.ignores(path, below=query.below)
     ]
     read = SkippedFiles()
     return [
@@ -253,7 +277,7 @@ def _arguments(query: Query) -> list[str]:
 
 
 def _glob(query: Query) -> list[str]:
-    glob = query.glob.removeprefix("./").lstrip("/")
+    glob = plain_glob(query.glob)
     return [f"--glob={glob}"] if glob and not glob.startswith("!") else []  # a leading ! would invert it
 
 

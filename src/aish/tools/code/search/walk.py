@@ -16,6 +16,7 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.workspace import Workspace
+from aish.types.globs import plain_glob
 
 FILES = (".gitignore", ".ignore")
 MAX_PATTERNS = 2000
@@ -101,12 +102,16 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _MAX_BRACES, _MAX_ALTERNATIVES = 4, 64
 
 
+_SECRET_HINT = "to look into one, name it as `path`, and the user is asked"
+
+
 class SkippedFiles(msgspec.Struct):
     """What a search has skipped, and why, so that its result is not taken for complete."""
 
     too_large: int = 0
     unreadable: int = 0
     linked: int = 0
+    secret: int = 0
     stopped: bool = False  # at a limit of folders, files or time
 
     def __str__(self) -> str:
@@ -114,6 +119,7 @@ class SkippedFiles(msgspec.Struct):
             (self.too_large, f"{self.too_large} files are too large to be looked at"),
             (self.unreadable, f"{self.unreadable} files are no text in UTF-8"),
             (self.linked, f"{self.linked} files are hard links, perhaps to files outside, and not read"),
+            (self.secret, f"{self.secret} files hold secrets by their names and are left out; {_SECRET_HINT}"),
             (self.stopped, "the workspace is too large for all of it to be looked at"),
         )
         return "; ".join(text for is_so, text in parts if is_so)
@@ -180,7 +186,7 @@ def _own_patterns(space: Workspace, folder: str, names: Sequence[str]) -> Iterat
 
 def matches_glob(path: str, glob: str) -> bool:
     """`*.py` matches the name, `src/**/*.py` the path; `{a,b}` matches either."""
-    glob = glob.removeprefix("./").lstrip("/")
+    glob = plain_glob(glob)
     if not glob:
         return True
     subject = path if "/" in glob else path.rpartition("/")[2]
