@@ -199,6 +199,101 @@ async def test_a_person_may_write_a_pattern_in_place_of_the_line():
     assert judged(made, "cargo build --config x") is ASK
 
 
+# C13: where it holds
+
+
+class Directory:
+    """The directory of a turn, which `cd` has changed."""
+
+    def __init__(self) -> None:
+        self.now = "/work"
+
+    def __call__(self, turn: str) -> str:
+        return self.now
+
+
+APPROVED = ["pytest", "git add a", "npm run build", "mypy src", "ruff check src"]
+
+
+@pytest.mark.parametrize("line", APPROVED)
+async def test_a_lasting_yes_holds_in_the_directory_where_it_was_given_and_below(line):
+    where = Directory()
+    where.now = "/work/app"
+    made = gate(where=where)
+    await always(made, SHELL, command=line)
+    verdicts = {}
+    for where.now in (
+        "/work/app",
+        "/work/app/src",
+        "/work",
+        "/work/application",
+        "/work/other",
+        "/tmp",
+        "/",
+        "/workers",
+    ):
+        verdicts[where.now] = judged(made, line)
+    assert {folder for folder, verdict in verdicts.items() if verdict is ALLOW} == {"/work/app", "/work/app/src"}
+
+
+@pytest.mark.parametrize("line", APPROVED)
+def test_a_lasting_yes_of_an_older_version_holds_in_the_workspace_alone(line):
+    where = Directory()
+    made = gate(Rule(ALLOW, f"always {line}", ("shell__run",), commands=(line,), covers="exact"), where=where)
+    for where.now, verdict in (("/work", ALLOW), ("/work/app", ALLOW), ("/tmp", ASK), ("/home/u/.ssh", ASK)):
+        assert judged(made, line) is verdict
+
+
+async def test_outside_the_workspace_no_rule_is_offered_but_a_yes_for_the_turn():
+    where = Directory()
+    made = gate(where=where)
+    inside = made.judge(SHELL, {"command": "pytest"})
+    where.now = "/tmp"
+    outside = made.judge(SHELL, {"command": "pytest"})
+    assert inside.always is not None and outside.always is None
+    assert inside.like and outside.like and inside.like != outside.like
+
+
+async def test_a_yes_for_the_turn_does_not_go_along_to_another_directory():
+    where = Directory()
+    made = gate(where=where)
+    likes = set()
+    for where.now in ("/work", "/work/app", "/tmp"):
+        likes.add(made.judge(SHELL, {"command": "pytest"}).like)
+    assert len(likes) == 3
+
+
+async def test_a_pattern_that_the_user_wrote_at_the_question_holds_there_too():
+    where = Directory()
+    made = gate(where=where)
+
+    async def ask(question):
+        return Answer(Choice.ALWAYS, rule="cargo build *")
+
+    await made.authorise(EffectRequest("c", SHELL, {"command": "cargo build a"}), ask)
+    assert judged(made, "cargo build b") is ALLOW
+    where.now = "/tmp"
+    assert judged(made, "cargo build b") is ASK
+
+
+async def test_rules_of_the_configuration_hold_in_every_directory():
+    where = Directory()
+    made = gate(Rule(ALLOW, commands=("pytest",)), where=where)
+    for where.now in ("/work", "/tmp"):
+        assert judged(made, "pytest") is ALLOW
+
+
+async def test_the_file_of_approvals_says_where_each_was_given(tmp_path):
+    made = kept_gate(tmp_path)
+    await always(made, SHELL, command="npm test")
+    assert [rule["folder"] for rule in load_approvals(approvals_file({"HOME": str(tmp_path)}))] == ["/work"]
+    env = {"HOME": str(tmp_path)}
+    other = ShellContext(cwd="/other", home="/home/u", roots=("/other",))
+    elsewhere = make_gate(Config(), env, other, lambda turn: "/other", lambda: True)
+    assert judged(elsewhere, "npm test") is ASK
+    assert judged(kept_gate(tmp_path), "npm test") is ALLOW
+
+
 # B5: whose it is
 
 

@@ -45,8 +45,11 @@ def is_current(rule: Rule, tool: ToolSpec) -> bool:
     return rule.covers != "exact" or bool(rule.commands) or rule.digest == tool_digest(tool)
 
 
-def make_command_rule(words: CommandWords, *, is_inside: Callable[[str], bool] = lambda path: True) -> Rule | None:
-    """Returns None if no rule is narrow enough. `is_inside` says whether a path is in the workspace."""
+def make_command_rule(
+    words: CommandWords, *, folder: str = "", is_inside: Callable[[str], bool] = lambda path: True
+) -> Rule | None:
+    """Returns None if no rule is narrow enough. `folder` is where the command runs; the rule holds there and below.
+    `is_inside` says whether a path is in the workspace."""
     prefix = _prefix(words)
     known = tuple(word for word in words if word is not None)
     if prefix is None or not all(map(_is_plain, known)):
@@ -55,11 +58,11 @@ def make_command_rule(words: CommandWords, *, is_inside: Callable[[str], bool] =
     if " ".join(prefix) in _load_table().holes and len(known) > len(prefix):
         free = free_words((*prefix, ANY_WORD), words)
         if free is not None and all(map(is_inside, free)):
-            return _command_rule(" ".join((*prefix, ANY_WORD)), example=line)
-    return _command_rule(line, example=line)
+            return _command_rule(" ".join((*prefix, ANY_WORD)), example=line, folder=folder)
+    return _command_rule(line, example=line, folder=folder)
 
 
-def _command_rule(text: str, *, example: str = "") -> Rule:
+def _command_rule(text: str, *, example: str = "", folder: str = "") -> Rule:
     return Rule(
         Verdict.ALLOW,
         name=f"{_NAME}{text}",
@@ -67,6 +70,7 @@ def _command_rule(text: str, *, example: str = "") -> Rule:
         commands=(text,),
         match=(example,) if example else (),
         covers="pattern" if ANY_WORD in text.split() else "exact",
+        folder=folder,
     )
 
 
@@ -92,7 +96,7 @@ def edit_rule(rule: Rule, text: str) -> Rule | None:
     if is_too_wide(text, command=bool(rule.commands)):
         return None
     if rule.commands:
-        return _command_rule(text)
+        return _command_rule(text, folder=rule.folder)
     return Rule(Verdict.ALLOW, f"{_NAME}{text}", (text,), covers="pattern") if _is_glob(text) else None
 
 

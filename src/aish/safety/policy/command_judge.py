@@ -13,7 +13,7 @@ import msgspec
 
 from aish.safety.commands import Level, LineVerdict, Reason, ShellContext, classify
 from aish.safety.commands.bounds import TooBig
-from aish.safety.commands.path_kinds import PathKind, absolute_path, kind_of_path
+from aish.safety.commands.path_kinds import PathKind, absolute_path, is_inside, is_under, kind_of_path
 from aish.safety.commands.proof.exposure import Exposure, classify_read, find_folder_to_grant, is_secret
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
@@ -129,11 +129,19 @@ def _find_allowing(case: JudgedCall, rules: Sequence[Rule], line: CommandLine, f
 
 
 def _covers(case: JudgedCall, rule: Rule, words: CommandWords) -> bool:
-    """Whether a lasting approval covers this command: its holes take no path outside the workspace."""
+    """Whether a lasting approval covers this command: it was given here or above, and its holes take no path outside
+    the workspace."""
+    if not _is_in_workspace(case) or (rule.folder and not is_under(case.shell.cwd, rule.folder)):
+        return False
     if rule.covers == "exact":
         return names_command(rule, words)
     fits = (free_words(tuple(text.split()), words) for text in rule.commands)
     return any(all(_is_inside(case, path) for path in free) for free in fits if free is not None)
+
+
+def _is_in_workspace(case: JudgedCall) -> bool:
+    """Whether the command runs in the workspace. Elsewhere the same words run what others may have put there."""
+    return is_inside(case.shell.cwd, Scope(case.shell))
 
 
 def _is_inside(case: JudgedCall, path: str) -> bool:
@@ -218,7 +226,7 @@ def _judge_by_finding(case: JudgedCall, line: CommandLine, finding: LineVerdict)
         return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
     if verdict is not Verdict.ALLOW and finding.only("outside"):
         return _judge_outside_folders(case, finding)
-    like = always.title if always else ""
+    like = _name_for_turn(case, line, finding)
     if finding.only("network", "outside") and finding.hosts:
         verdict = _network_verdict(verdict, case.verdicts.get(Effect.NETWORK, Verdict.DENY), finding)
         return Judgement(verdict, "gate.network", _first_reason(finding), always=always, like=like)
@@ -238,10 +246,23 @@ def _judge_outside_folders(case: JudgedCall, finding: LineVerdict) -> Judgement:
 
 def _make_always(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Rule | None:
     """Returns the rule for a lasting approval; None also if it would not be applied."""
+    return _make_rule(case, line, finding) if _is_in_workspace(case) else None
+
+
+def _name_for_turn(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> str:
+    """Returns what an approval for the turn covers: the same commands as a lasting one, in this very directory."""
+    rule = _make_rule(case, line, finding)
+    if rule is None:
+        return ""
+    is_root = case.shell.cwd in case.shell.roots
+    return rule.title if is_root else f"{rule.title} in {case.shell.cwd}"
+
+
+def _make_rule(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Rule | None:
     is_one = line.is_plain and len(line.parts) == 1
     if not is_one or _is_grave(finding) or any(not write.inside for write in finding.writes):
         return None
-    return make_command_rule(line.parts[0], is_inside=lambda path: _is_inside(case, path))
+    return make_command_rule(line.parts[0], folder=case.shell.cwd, is_inside=lambda path: _is_inside(case, path))
 
 
 def _network_verdict(exec_verdict: Verdict, network: Verdict, finding: LineVerdict) -> Verdict:

@@ -53,9 +53,9 @@ class PolicyGate:
         self._real_paths = real_paths
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
-        self._context = shell
+        self._context = msgspec.structs.replace(shell, roots=shell.roots or (shell.cwd,))
         self._where = where
-        self._root = PurePosixPath(shell.roots[0] if shell.roots else shell.cwd)
+        self._root = PurePosixPath(self._context.roots[0])
         self._remember = remember
         self._confines_tenants = confines_tenants
         # Cached by these rules, because it is asked for every tool in every turn.

@@ -30,8 +30,9 @@ _FREE_WORD = re.compile(r"[\w./,%][\w./,%@+-]*")
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`covers`, `owner` and `digest` are set by the answer "always": how `commands` are matched, the only key for
-    which the rule counts ("" for all), and the digest of the approved tool."""
+    """`covers`, `owner`, `digest` and `folder` are set by the answer "always": how `commands` are matched, the only key
+    for which the rule counts ("" for all), the digest of the approved tool, and the directory in which a command was
+    approved ("" in rules of older versions)."""
 
     verdict: Verdict
     name: str = ""
@@ -46,6 +47,7 @@ class Rule(msgspec.Struct, frozen=True):
     covers: Coverage = "prefix"
     owner: str = ""
     digest: str = ""
+    folder: str = ""
 
     @property
     def title(self) -> str:
