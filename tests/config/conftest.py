@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aish.config.load import Loaded, check_config, load_config
+from aish.config.load import LoadedConfig, check_config, load_config
 from aish.config.user_decisions import trust_project_file
 
 
@@ -39,7 +39,7 @@ class World:
         if trusted:
             trust_project_file(self.project_file, env=self.env)
 
-    def load(self, flags: Mapping[str, Any] | None = None, cwd: Path | None = None) -> Loaded:
+    def load(self, flags: Mapping[str, Any] | None = None, cwd: Path | None = None) -> LoadedConfig:
         return load_config(cwd=cwd or self.project, env=self.env, flags=flags)
 
     def problems(self, flags: Mapping[str, Any] | None = None) -> list[str]:

@@ -34,7 +34,7 @@ from aish.app.mcp import McpConnections
 from aish.app.providers import Providers
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
 from aish.config import paths
-from aish.config.load import Loaded, load_config
+from aish.config.load import LoadedConfig, load_config
 from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
 from aish.errors import AishError, UsageError
@@ -111,7 +111,7 @@ def _cwd() -> Path:
 class Container:
     """Implements `frontends.runtime.Runtime`."""
 
-    def __init__(self, environment: LaunchContext, loaded: Loaded, *, endpoints: Sequence[str] = ()) -> None:
+    def __init__(self, environment: LaunchContext, loaded: LoadedConfig, *, endpoints: Sequence[str] = ()) -> None:
         self.launch_context = environment
         self.loaded = loaded
         self._endpoints = tuple(endpoints)

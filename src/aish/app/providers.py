@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aish.config.load import Loaded
+from aish.config.load import LoadedConfig
 from aish.config.schema.config import ProviderConfig, ServerConfig
 from aish.engine.model.lazy_providers import LazyProviders
 from aish.errors import UsageError
@@ -27,7 +27,7 @@ class Providers:
 
     def __init__(
         self,
-        loaded: Loaded,
+        loaded: LoadedConfig,
         http: Callable[[], HttpClient],
         redactor: Redactor,
         model_cache: Callable[[], ModelCache],

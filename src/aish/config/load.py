@@ -51,7 +51,7 @@ class ConfigFile(msgspec.Struct, frozen=True):
     ignored: tuple[str, ...] = ()
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedConfig(msgspec.Struct, frozen=True):
     """The merged settings. `origins` has every key that a layer set; `notices` are lines for the user."""
 
     config: Config
@@ -77,7 +77,7 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMED]) + more
 
 
-def load_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Loaded:
+def load_config(*, cwd: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> LoadedConfig:
     """Loads all layers. Raises one ConfigError that names every problem."""
     loading = _load(cwd, env, flags or {})
     if loading.problems:
@@ -127,8 +127,8 @@ class _Loading:
             **{name: msgspec.convert(value, kinds[name], dec_hook=decode_secret) for name, value in self.values.items()}
         )
 
-    def finish(self) -> Loaded:
-        return Loaded(self.config(), self.origins, tuple(self.notices), tuple(self.files))
+    def finish(self) -> LoadedConfig:
+        return LoadedConfig(self.config(), self.origins, tuple(self.notices), tuple(self.files))
 
     def add_defaults(self) -> None:
         data, cache = paths.data_dir(self.env), paths.cache_dir(self.env)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from aish.config.load import Loaded
+from aish.config.load import LoadedConfig
 from aish.config.schema.tree import KeyPath, Leaf, NamedTable, Node, Table, root
 from aish.config.schema.values import MASK, Secret, mask_logins
 from aish.errors import ConfigError
@@ -133,7 +133,7 @@ class Row(NamedTuple):
     origin: str
 
 
-def show_rows(loaded: Loaded) -> list[Row]:
+def show_rows(loaded: LoadedConfig) -> list[Row]:
     """Returns the rows in the order of the schema. A key that is not set has an empty value."""
     return [_make_row(loaded, path, value) for path, value in _leaves(loaded.config, ())]
 
@@ -155,7 +155,7 @@ def show_value(value: Any) -> str:
     return str(value)
 
 
-def _make_row(loaded: Loaded, path: KeyPath, value: Any) -> Row:
+def _make_row(loaded: LoadedConfig, path: KeyPath, value: Any) -> Row:
     origin = loaded.origin(".".join(path))
     return Row(".".join(_key(name) for name in path), show_value(value), origin.where or origin.layer)
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from aish.autonomy.destructive_check import Containment
-from aish.config.load import Loaded
+from aish.config.load import LoadedConfig
 from aish.config.schema.config import Config
 from aish.engine.engine import Engine
 from aish.errors import AishError
@@ -167,7 +167,7 @@ class Runtime(Protocol):
     def launch_context(self) -> LaunchContext: ...
 
     @property
-    def loaded(self) -> Loaded: ...
+    def loaded(self) -> LoadedConfig: ...
 
     @property
     def config(self) -> Config: ...

@@ -353,13 +353,13 @@ async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) 
     return transport
 
 
-class Completed(msgspec.Struct, frozen=True):
+class FinishedCommand(msgspec.Struct, frozen=True):
     returncode: int
     stdout: bytes
     stderr_tail: str
 
 
-async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, stdin: bytes = b"") -> Completed:
+async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, stdin: bytes = b"") -> FinishedCommand:
     """Runs a command to its end. Raises SpawnFailed, WireTimeout and TooLarge; an exit code is not an error."""
     try:
         async with asyncio.timeout(timeout_s), ChildProcess.start(spec) as child:
@@ -372,7 +372,7 @@ async def run(spec: ProcessSpec, *, timeout_s: float, max_output_bytes: int, std
                 await asyncio.wait({feeding})
     except TimeoutError as exc:
         raise WireTimeout(f"{spec.title} did not finish within {timeout_s:g} s", phase="run") from exc
-    return Completed(code, stdout, child.stderr_tail())
+    return FinishedCommand(code, stdout, child.stderr_tail())
 
 
 async def _feed(child: ChildProcess, data: bytes) -> None:

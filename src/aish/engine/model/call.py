@@ -15,7 +15,7 @@ from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route, Router
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
-from aish.engine.prompt.composer import Composed, Composer, SystemParts
+from aish.engine.prompt.composer import ComposedPrompt, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.summary import Summaries
@@ -223,7 +223,7 @@ class ModelCaller:
             always_count=deps.ledger.is_limited(request.payer) or request.limits.max_cost is not None,
         )
 
-    async def _compose(self, whole: Composed | None) -> tuple[Composed, list[str]]:
+    async def _compose(self, whole: ComposedPrompt | None) -> tuple[ComposedPrompt, list[str]]:
         """Composes the prompt, from `whole` where nothing has to be counted. Also returns notes for the user."""
         ledger = self._deps.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
@@ -241,7 +241,7 @@ class ModelCaller:
         own = bool(self._events.session) and self._request.context is None
         return self._deps.rules.summarize and own and not self._request.is_autonomous
 
-    async def _fold(self, composed: Composed) -> list[str]:
+    async def _fold(self, composed: ComposedPrompt) -> list[str]:
         """Adds turns that no longer fit to the rolling summary. If that fails, the turn goes on without."""
         before = self._conversation.summary
         turns = [turn for turn in composed.left_out if turn.number > before.upto]
@@ -255,7 +255,7 @@ class ModelCaller:
         self._composer.system = msgspec.structs.replace(self._composer.system, summary=summary.text)
         return []
 
-    def _next_call(self, composed: Composed) -> AdmittedCall:
+    def _next_call(self, composed: ComposedPrompt) -> AdmittedCall:
         self._call_count += 1
         return AdmittedCall(
             f"use_{self._events.turn.removeprefix('turn_')}_{self._call_count}",

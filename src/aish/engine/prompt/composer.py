@@ -95,7 +95,7 @@ _ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
 _FRAME_BYTES = 32  # more than any template adds to a message
 
 
-class Composed(msgspec.Struct, frozen=True):
+class ComposedPrompt(msgspec.Struct, frozen=True):
     """`tokens` is None if nothing had to be counted. `left_out` are the turns that did not fit, in order."""
 
     messages: tuple[Message, ...]
@@ -118,18 +118,18 @@ class Composer(msgspec.Struct, eq=False):
     budget: int | None
     always_count: bool
 
-    def compose_uncounted(self, current: tuple[Message, ...]) -> Composed | None:
+    def compose_uncounted(self, current: tuple[Message, ...]) -> ComposedPrompt | None:
         """The prompt, if it fits without counting."""
         if self.always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
             return None
         kept = self._past[-self._rules.max_turns :] if self._rules.max_turns else self._past
         left_out = tuple(self._past[: len(self._past) - len(kept)])
-        return Composed(self._join(kept, current), None, left_out)
+        return ComposedPrompt(self._join(kept, current), None, left_out)
 
-    async def compose(self, current: tuple[Message, ...]) -> Composed:
+    async def compose(self, current: tuple[Message, ...]) -> ComposedPrompt:
         return self.compose_uncounted(current) or await self.compose_counted(current)
 
-    async def compose_counted(self, current: tuple[Message, ...]) -> Composed:
+    async def compose_counted(self, current: tuple[Message, ...]) -> ComposedPrompt:
         fixed = await self._fixed_size(current)
         sizes = await self._sizes(self._render(current))
         rendered, is_cut = current, False
@@ -139,7 +139,7 @@ class Composer(msgspec.Struct, eq=False):
         taken = fixed + sum(sizes)
         kept, past_size = await self._fit_turns(taken)
         left_out = tuple(self._past[: len(self._past) - len(kept)])
-        return Composed(self._join(kept, rendered), round(taken + past_size), left_out, is_cut)
+        return ComposedPrompt(self._join(kept, rendered), round(taken + past_size), left_out, is_cut)
 
     async def view(self, current: tuple[Message, ...]) -> ContextView:
         """The parts of the prompt that `compose` would make, with their sizes."""

@@ -36,7 +36,7 @@ _SHOWN_TO_USER = frozenset({
 })  # fmt: skip
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedCall(msgspec.Struct, frozen=True):
     call: ToolCall
     spec: ToolSpec
     arguments: Arguments
@@ -45,7 +45,7 @@ class Prepared(msgspec.Struct, frozen=True):
     is_proved: bool = False  # the gate allowed it because it is proved harmless
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class RejectedCall(msgspec.Struct, frozen=True):
     call: ToolCall
     outcome: Outcome
 
@@ -56,7 +56,7 @@ class ClientCall(msgspec.Struct, frozen=True):
     call: ToolCall
 
 
-Item = Prepared | Rejected | ClientCall
+Item = PreparedCall | RejectedCall | ClientCall
 
 
 _ANY_TOOL = ToolChoice()
@@ -139,7 +139,7 @@ class Dispatcher:
 
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
         for group in _groups([self._prepare(call) for call in calls]):
-            admitted = [await self._admit(item) for item in group if isinstance(item, Prepared)]
+            admitted = [await self._admit(item) for item in group if isinstance(item, PreparedCall)]
             await self._run_admitted([item for item in admitted if item is not None])
             for item in group:
                 await self._finalise(item)
@@ -173,7 +173,7 @@ class Dispatcher:
         repairs = repaired.repairs
         if spec.name != call.name:
             repairs = (Repair(RepairKind.TOOL_NAME, "", call.name[:MAX_NAME_CHARS], spec.name), *repairs)
-        return Prepared(call, spec, repaired.arguments, repairs)
+        return PreparedCall(call, spec, repaired.arguments, repairs)
 
     def _no_such_tool(self, name: str) -> Outcome:
         if self._tools.is_known(name):
@@ -182,22 +182,22 @@ class Dispatcher:
         hint = f" Did you mean {', '.join(near)}?" if near else ""
         return aish_says(ResultStatus.UNKNOWN_TOOL, f"there is no tool named {name}.{hint}")
 
-    def _reject(self, call: ToolCall, outcome: Outcome) -> Rejected:
+    def _reject(self, call: ToolCall, outcome: Outcome) -> RejectedCall:
         self._outcomes[call.id] = outcome
         if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._budget.limits.repeat_limit:
             self._stop = TurnEnd.REPEATED  # the model repeats the call although it was rejected
-        return Rejected(call, outcome)
+        return RejectedCall(call, outcome)
 
     def _count(self, name: str, arguments: bytes) -> int:
         """How often this same call has been made."""
         count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
         return count
 
-    async def _admit(self, item: Prepared) -> Prepared | None:
+    async def _admit(self, item: PreparedCall) -> PreparedCall | None:
         """Checks limits, repetition and the gate. A refusal becomes the outcome of the call."""
         refusal = self._refuse_over_limit() or await self._refuse_repeated(item)
         admitted = refusal or await self._authorise(item)
-        if isinstance(admitted, Prepared):
+        if isinstance(admitted, PreparedCall):
             return admitted
         self._outcomes[item.call.id] = admitted
         return None
@@ -208,7 +208,7 @@ class Dispatcher:
         self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
         return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
 
-    async def _refuse_repeated(self, item: Prepared) -> Outcome | None:
+    async def _refuse_repeated(self, item: PreparedCall) -> Outcome | None:
         """Asks about a call that is repeated too often. Without a user, the turn stops here."""
         count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
         if count < self._budget.limits.repeat_limit:
@@ -220,7 +220,7 @@ class Dispatcher:
         self._stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
-    async def _authorise(self, item: Prepared) -> Prepared | Outcome:
+    async def _authorise(self, item: PreparedCall) -> PreparedCall | Outcome:
         request = EffectRequest(item.call.id, item.spec, item.arguments, self._owner, self._turn)
         decision = await self._consent.decide(request)
         if item.call.id in self._consent.later:
@@ -236,7 +236,7 @@ class Dispatcher:
             )
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
 
-    async def _run_admitted(self, admitted: Sequence[Prepared]) -> None:
+    async def _run_admitted(self, admitted: Sequence[PreparedCall]) -> None:
         """If one call cannot be journalled, the others are cancelled and the first failure is raised."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -246,7 +246,7 @@ class Dispatcher:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _run(self, item: Prepared) -> None:
+    async def _run(self, item: PreparedCall) -> None:
         call = item.call.id
         if self._budget.remaining_s <= 0:
             self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
@@ -261,7 +261,7 @@ class Dispatcher:
             outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
-    async def _execute(self, item: Prepared) -> Outcome:
+    async def _execute(self, item: PreparedCall) -> Outcome:
         return await self._executor.run(
             item.spec,
             item.arguments,
@@ -271,7 +271,7 @@ class Dispatcher:
             is_proved=item.is_proved,
         )
 
-    async def _execute_journalled(self, item: Prepared) -> Outcome:
+    async def _execute_journalled(self, item: PreparedCall) -> Outcome:
         assert self._journal is not None
         call = item.call.id
         witness = (
@@ -287,11 +287,11 @@ class Dispatcher:
         if isinstance(item, ClientCall) or call.id in self._consent.later:
             self._defer(item)
             return
-        effect = item.spec.effect if isinstance(item, Prepared) else None
+        effect = item.spec.effect if isinstance(item, PreparedCall) else None
         outcome = self._outcomes[call.id].truncate(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._channel.send_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
-        repairs = item.repairs if isinstance(item, Prepared) else ()
+        repairs = item.repairs if isinstance(item, PreparedCall) else ()
         await self._channel.send(result_event(call, outcome, effect, repairs), call.id)
 
     def _defer(self, item: Item) -> None:
@@ -301,7 +301,7 @@ class Dispatcher:
         self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
 
 
-def _edited_note(item: Prepared) -> str:
+def _edited_note(item: PreparedCall) -> str:
     return f"the user ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
 
 
@@ -323,7 +323,7 @@ def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
     """Groups neighbours that only read or will not run; every other call is a group of its own."""
     reads: list[Item] = []
     for item in items:
-        if not isinstance(item, Prepared) or item.spec.effect is Effect.READ:
+        if not isinstance(item, PreparedCall) or item.spec.effect is Effect.READ:
             reads.append(item)
             continue
         if reads:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aish.errors import ProviderError, ProviderRejected, ProviderUnavailable, WireTimeout
-from aish.process.child import Completed, ProcessSpec, run
+from aish.process.child import FinishedCommand, ProcessSpec, run
 from aish.providers.model_store.catalogue import ModelSource
 
 _TIMEOUT_S = 15 * 60.0
@@ -61,7 +61,7 @@ def _largest_file(folder: Path) -> int:
     return largest
 
 
-def _pip_error(source: ModelSource, done: Completed) -> ProviderError:
+def _pip_error(source: ModelSource, done: FinishedCommand) -> ProviderError:
     if "No module named pip" in done.stderr_tail:
         hint = f"run: {sys.executable} -m ensurepip"
         return ProviderError(f"fetching {source.name} needs pip, which this Python does not have", hint=hint)

@@ -14,7 +14,7 @@ from aish.errors import ToolError
 from aish.tools.code.backends.mcp import McpBackend
 from aish.tools.code.edits.journaled import JournaledApplier
 from aish.tools.code.edits.placement import FilePlacement, belongs_to_git
-from aish.tools.code.edits.records import EditConflict, EditOutcome, FileEdit, Undone
+from aish.tools.code.edits.records import EditConflict, EditOutcome, FileEdit, UndoResult
 from aish.tools.code.files.source import MAX_SOURCE_BYTES, SourceText, content_hash, decode
 from aish.tools.workspace import TooLong, Workspace
 
@@ -64,7 +64,7 @@ class Contents:
             return await self._disk.apply(edits, title=title)
         return await apply_in_ide(self._space, ide, edits)
 
-    async def undo(self, id: str) -> Undone:
+    async def undo(self, id: str) -> UndoResult:
         """Undoes a change on disk. Changes made by the IDE are undone there."""
         return await self._disk.undo(id)
 

@@ -34,7 +34,7 @@ from aish.safety.commands.syntax.model import (
     Text,
     Word,
 )
-from aish.safety.commands.syntax.parser import Operators, Parsed, parse
+from aish.safety.commands.syntax.parser import Operators, ParsedScript, parse
 from aish.safety.commands.verdict import Reason, ShellContext
 from aish.safety.redaction.secret_formats import looks_secret
 
@@ -57,7 +57,7 @@ _SINKS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _HISTORY = re.compile(r"!(?![\s=(\"']|$)")
 
 
-def prove(parsed: Parsed, context: ShellContext) -> Proof:
+def prove(parsed: ParsedScript, context: ShellContext) -> Proof:
     """Returns the doubts about the line, and what it reads. Without doubts it is proved."""
     script = parsed.script
     prover = _Prover(context, _find_assigned(script), parsed.operators)

@@ -21,7 +21,7 @@ from aish.safety.commands.syntax.model import (
     Text,
     Word,
 )
-from aish.safety.commands.syntax.parser import Parsed, parse
+from aish.safety.commands.syntax.parser import ParsedScript, parse
 from aish.safety.commands.syntax.plain_grammar import read_plain
 from aish.safety.commands.syntax.plain_words import Outside
 
@@ -36,7 +36,7 @@ class Agreement(msgspec.Struct, frozen=True):
     plain: Block | None = None
 
 
-def compare_readings(text: str, parsed: Parsed) -> Agreement:
+def compare_readings(text: str, parsed: ParsedScript) -> Agreement:
     try:
         plain, operators = read_plain(text)
     except Outside as exc:
@@ -46,7 +46,7 @@ def compare_readings(text: str, parsed: Parsed) -> Agreement:
     return Agreement("can be read in two ways", plain)
 
 
-def is_certain(text: str, parsed: Parsed) -> bool:
+def is_certain(text: str, parsed: ParsedScript) -> bool:
     return parsed.sound and not compare_readings(text, parsed).doubt
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Operators = tuple[tuple[int, str], ...]
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class ParsedScript(msgspec.Struct, frozen=True):
     """`operators` are the tokens between commands, including keywords, with their positions."""
 
     script: Block
@@ -51,7 +51,7 @@ def _parser() -> tree_sitter.Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse(text: str) -> Parsed:
+def parse(text: str) -> ParsedScript:
     """Raises TooBig. The text must not contain lone surrogates."""
     source = text.encode()
     if len(source) > MAX_BYTES:
@@ -71,7 +71,7 @@ def parse(text: str) -> Parsed:
     if not _BETWEEN.fullmatch(source, root.children[-1].end_byte if root.children else 0):
         reader.is_odd = True
     script = Block(BlockKind.SEQUENCE, body, (0, len(source)))
-    return Parsed(script, not root.has_error and not reader.is_odd and sound, tuple(reader.operators))
+    return ParsedScript(script, not root.has_error and not reader.is_odd and sound, tuple(reader.operators))
 
 
 def _mask_heredocs(source: bytes) -> bytes:

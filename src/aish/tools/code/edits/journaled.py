@@ -18,7 +18,7 @@ import msgspec
 
 from aish.errors import ToolError
 from aish.tools.code.edits.placement import FilePlacement, PreparedChange
-from aish.tools.code.edits.records import EditConflict, EditOutcome, FileChange, FileEdit, Record, UndoEntry, Undone
+from aish.tools.code.edits.records import EditConflict, EditOutcome, FileChange, FileEdit, Record, UndoEntry, UndoResult
 from aish.tools.code.edits.undo_log import UndoLog
 from aish.tools.workspace import Workspace
 from aish.types.tools import ResultStatus
@@ -119,7 +119,7 @@ class JournaledApplier:
         """Applies all edits or none. `title` describes the change in one line."""
         return await asyncio.to_thread(self._apply, edits, title)
 
-    async def undo(self, id: str = "") -> Undone:
+    async def undo(self, id: str = "") -> UndoResult:
         """Undoes the last change, or the given one, if every file is as the change left it."""
         return await asyncio.to_thread(self._undo, id)
 
@@ -145,7 +145,7 @@ class JournaledApplier:
             return EditOutcome(conflicts=conflicts, note=note)
         return EditOutcome(applied=plan.paths, undo=record.id, note=note)
 
-    def _undo(self, id: str) -> Undone:
+    def _undo(self, id: str) -> UndoResult:
         with self._undo_log.lock():
             note = self._recover_locked()
             undoable = self._undo_log.list_undoable()
@@ -172,7 +172,7 @@ class JournaledApplier:
                 )
                 conflicts = self._execute(back, plan.contents)
         applied = () if conflicts else plan.paths
-        return Undone(record.title, edits, EditOutcome(applied, conflicts, note=note))
+        return UndoResult(record.title, edits, EditOutcome(applied, conflicts, note=note))
 
     def _list_undoable(self) -> Sequence[UndoEntry]:
         with self._undo_log.lock():

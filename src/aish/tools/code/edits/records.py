@@ -37,7 +37,7 @@ class EditOutcome(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-class Undone(msgspec.Struct, frozen=True):
+class UndoResult(msgspec.Struct, frozen=True):
     """The title and edits of an undone change. With conflicts in the outcome, nothing was undone."""
 
     title: str
