@@ -294,6 +294,15 @@ async def test_the_file_of_approvals_says_where_each_was_given(tmp_path):
     assert judged(kept_gate(tmp_path), "npm test") is ALLOW
 
 
+def test_a_link_in_the_hole_of_a_pattern_counts_as_what_it_leads_to():
+    rule = Rule(ALLOW, "always mypy *", ("shell__run",), commands=("mypy *",), covers="pattern")
+    leads = {"/work/out": "/etc/passwd", "/work/key": "/work/.env", "/work/also": "/work/src/a.py"}
+    made = gate(rule, real_paths=lambda read: [leads[read.path]] if read.path in leads else [])
+    verdicts = {name: judged(made, f"mypy {name}") for name in ("src/a.py", "also", "out", "key")}
+    assert verdicts == {"src/a.py": ALLOW, "also": ALLOW, "out": ASK, "key": ASK}
+    assert made.judge(SHELL, {"command": "git add out"}).always.commands == ("git add out",)
+
+
 # B5: whose it is
 
 

@@ -7,7 +7,7 @@ command does not cover a destructive line, and a catastrophe is always asked abo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
 from aish.safety.policy.always_rules import make_command_rule
 from aish.safety.policy.command_line import CommandLine, read_command_line
-from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
+from aish.safety.policy.judgement import JudgedCall, Judgement, RealPaths, find_strictest
 from aish.safety.policy.path_reach import find_named_paths, reads_only_named
 from aish.safety.policy.rules import (
     ANY_WORD,
@@ -40,17 +40,13 @@ _QUOTING = re.compile(r"\\\n|[\"'\\]")
 _SETS_START = re.compile(r"(?<!\w)(BASH_ENV|ENV|ZDOTDIR|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)\+?=")
 _MAX_REASONS = 5
 
-# Returns the real paths of a read: links followed, wildcards expanded; below a folder only possible secrets. Raises
-# TooBig if that is too much.
-RealPaths = Callable[[Read], Iterable[str]]
 
-
-def judge_command(case: JudgedCall, command: str, real_paths: RealPaths) -> Judgement:
+def judge_command(case: JudgedCall, command: str) -> Judgement:
     # The folders besides the workspace that rules let commands read.
     readable = tuple(folder for rule in case.rules for folder in rule.reads)
     shell = msgspec.structs.replace(case.shell, readable=readable)
     line = read_command_line(command, shell)
-    finding = _check_disk(classify(command, shell), shell, real_paths)
+    finding = _check_disk(classify(command, shell), shell, case.real_paths)
     judged = _judge_by_rules(case, command, line, finding) or _judge_by_finding(case, line, finding)
     if protecting := [rule for rule in case.rules if rule.paths and rule.verdict is not Verdict.ALLOW]:
         judged = _judge_by_paths(case, protecting, command, line, finding, judged)
@@ -145,11 +141,13 @@ def _is_in_workspace(case: JudgedCall) -> bool:
 
 
 def _is_inside(case: JudgedCall, path: str) -> bool:
+    """Whether a path, and what it leads to if it is a link, is in the workspace and no secret."""
     scope = Scope(case.shell)
     absolute = absolute_path(path, scope)
-    if absolute is None or kind_of_path(absolute, scope) is not PathKind.INSIDE:
-        return False
-    return not is_secret(absolute, scope)
+    return absolute is not None and all(
+        kind_of_path(place, scope) is PathKind.INSIDE and not is_secret(place, scope)
+        for place in case.places_of(absolute)
+    )
 
 
 def _touches(rule: Rule, line: CommandLine, finding: LineVerdict) -> bool:

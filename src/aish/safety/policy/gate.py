@@ -12,21 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from aish.ports import Ask
 from aish.safety.commands import ShellContext
 from aish.safety.policy.always_rules import edit_rule, tool_digest
-from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement
+from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement, RealPaths
 from aish.safety.policy.rules import SHELL_TOOL, Rule, matches_effect, matches_tool
 from aish.safety.policy.tool_judge import find_named_files, judge_tool
 from aish.types.decisions import Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
 from aish.types.tools import Arguments, Effect, ToolSpec
-
-if TYPE_CHECKING:
-    from aish.safety.policy.command_judge import RealPaths
 
 _MAX_OFFERED = 10_000
 NO_SANDBOX = (
@@ -124,13 +120,13 @@ class PolicyGate:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
             from aish.safety.policy.command_judge import judge_command  # with the parser: for the first command
 
-            return judge_command(case, command, self._real_paths)
-        return judge_tool(case, find_named_files(tool, arguments, self._root), self._real_paths)
+            return judge_command(case, command)
+        return judge_tool(case, find_named_files(tool, arguments, self._root))
 
     def _case(self, tool: ToolSpec, owner: str, turn: str) -> JudgedCall:
         own = (rule for rule in self._rules if not rule.owner or rule.owner == owner)
         about = [rule for rule in own if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
-        return JudgedCall(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn))
+        return JudgedCall(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn), self._real_paths)
 
     def _shell_in(self, turn: str) -> ShellContext:
         if self._where is None:

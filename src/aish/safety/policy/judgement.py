@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import PurePosixPath
 
 import msgspec
 
 from aish.safety.commands import ShellContext
+from aish.safety.commands.verdict import Read
 from aish.safety.policy.rules import Rule
 from aish.types.decisions import Verdict
 from aish.types.tools import Effect, ToolSpec
+
+# Returns the real paths of a read: links followed, wildcards expanded; below a folder only possible secrets. Raises
+# TooBig if that is too much.
+RealPaths = Callable[[Read], Iterable[str]]
 
 CAREFUL: Mapping[Effect, Verdict] = {
     Effect.READ: Verdict.ALLOW,
@@ -35,7 +41,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
 class JudgedCall:
     """One call to judge. `rules` are those about this tool, its effect and the owner of the call; `verdicts` apply
-    without a rule. The state of the shell is asked for at its first use."""
+    without a rule. The state of the shell is asked for at its first use. `real_paths` finds on disk what a read
+    reaches."""
 
     def __init__(
         self,
@@ -44,16 +51,24 @@ class JudgedCall:
         verdicts: Mapping[Effect, Verdict],
         root: PurePosixPath,
         get_shell: Callable[[], ShellContext],
+        real_paths: RealPaths,
     ) -> None:
         self.tool = tool
         self.rules = rules
         self.verdicts = verdicts
         self.root = root
+        self.real_paths = real_paths
         self._get_shell = get_shell
 
     @cached_property
     def shell(self) -> ShellContext:
         return self._get_shell()
+
+    def places_of(self, path: str) -> Iterator[str]:
+        """Yields the absolute path, and the one that a link leads to."""
+        yield path
+        with suppress(OSError, ValueError):  # a text that no file can be named
+            yield from self.real_paths(Read(path, inside=True, span=(0, 0)))
 
     @property
     def default(self) -> Verdict:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
-from aish.safety.commands.verdict import Read
 from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import is_current, make_tool_rule
 from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
@@ -31,8 +29,6 @@ _PATH_ARGUMENTS = frozenset({
 _GLOB_ARGUMENTS = frozenset({"glob", "globs", "include"})
 
 Paths = Sequence[str | None]  # None is an unknown path
-# Returns the real paths of a read, as for commands.
-RealPaths = Callable[[Read], Iterable[str]]
 
 
 class NamedFiles(msgspec.Struct, frozen=True):
@@ -45,14 +41,14 @@ class NamedFiles(msgspec.Struct, frozen=True):
 _NOTHING = NamedFiles()
 
 
-def judge_tool(case: JudgedCall, named: NamedFiles = _NOTHING, real_paths: RealPaths = lambda read: ()) -> Judgement:
+def judge_tool(case: JudgedCall, named: NamedFiles = _NOTHING) -> Judgement:
     tool, paths = case.tool, named.paths
     about = [rule for rule in case.rules if not (rule.commands or rule.reads)]
     matching = [rule for rule in about if is_current(rule, tool) and _fits_paths(rule, tool, paths)]
     rule = find_strictest(matching)
     verdict = rule.verdict if rule else case.default
     is_named = any(rule.paths for rule in matching)
-    if verdict is Verdict.ALLOW and not is_named and (secret := _find_secret(case, named, real_paths)):
+    if verdict is Verdict.ALLOW and not is_named and (secret := _find_secret(case, named)):
         return Judgement(Verdict.ASK, "secret", f"{tool.name} would read {secret}")
     if verdict is Verdict.ALLOW and not is_named and (path := _find_delicate(case, paths)):
         reason = f"{tool.name} would change {path}, which starts programs or holds keys"
@@ -72,7 +68,7 @@ def find_named_files(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) 
     return NamedFiles(paths, [text for name, text in texts if name in _GLOB_ARGUMENTS])
 
 
-def _find_secret(case: JudgedCall, named: NamedFiles, real_paths: RealPaths) -> str:
+def _find_secret(case: JudgedCall, named: NamedFiles) -> str:
     """Returns what a reading tool, or any tool for code, names and that holds a secret, by its place or name; "" if
     there is none. A link counts as what it leads to."""
     is_reading = case.tool.effect is Effect.READ or case.tool.source == _CODE_SOURCE
@@ -85,19 +81,13 @@ def _find_secret(case: JudgedCall, named: NamedFiles, real_paths: RealPaths) -> 
     scope = Scope(case.shell)
     folders = [str(case.root)] if not known else []
     for path in known:
-        for place in _places_of(str(case.root / path), real_paths):
+        for place in case.places_of(str(case.root / path)):
             if is_secret(place, scope):
                 is_link = place != str(case.root / path)
                 return f"{path}, which leads to {place}, a secret" if is_link else f"{path}, which holds a secret"
             folders.append(place)
     wanted = ((glob, f"{folder}/{plain_glob(glob)}") for glob in named.globs for folder in folders)
     return next((f"{glob}, which means secrets" for glob, whole in wanted if is_secret(whole, scope, glob=True)), "")
-
-
-def _places_of(path: str, real_paths: RealPaths) -> Iterator[str]:
-    yield path
-    with suppress(OSError, ValueError):  # a text that no file can be named
-        yield from real_paths(Read(path, inside=True, span=(0, 0)))
 
 
 def _find_delicate(case: JudgedCall, paths: Paths) -> str:
