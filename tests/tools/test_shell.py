@@ -57,6 +57,11 @@ async def test_a_command_sees_the_environment_it_was_given_and_no_more(tmp_path,
     assert "GREETING=hello" in text and "not-for-models" not in text
 
 
+async def test_a_command_leaves_no_core_dump_by_its_soft_and_its_hard_limit(tmp_path):
+    text, _ = await run(tmp_path, "ulimit -Sc; ulimit -Hc")
+    assert text == "0\n0\n"
+
+
 async def test_the_exit_code_of_a_failure_is_told(tmp_path):
     assert await run(tmp_path, "echo so; exit 3") == ("so\n[aish] exit code 3", True)
 

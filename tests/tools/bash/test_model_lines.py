@@ -88,6 +88,12 @@ async def test_nothing_that_a_line_does_to_its_shell_reaches_the_persons(shell: 
     assert shell.pid == pid and not shell.exited.is_set()
 
 
+async def test_a_line_leaves_no_core_dump_and_the_persons_shell_keeps_its_limit(shell: LiveBash) -> None:
+    limits = await shell.run_user("ulimit -Sc; ulimit -Hc", None)
+    assert (await shell.run_model("ulimit -Sc; ulimit -Hc", 10)).output == "0\n0\n"
+    assert (await shell.run_user("ulimit -Sc; ulimit -Hc", None)).output == limits.output
+
+
 async def test_a_line_sees_what_the_person_has_set(shell: LiveBash, tmp_path: Path) -> None:
     await shell.run_user("shopt -s extglob nullglob; umask 027", None)
     await shell.run_user(r"""f() { case $1 in +(a)) echo ext;; esac; cat <<'E'

@@ -34,7 +34,7 @@ from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import QUIET, memory_folder
 from aish.tools.bash.snapshot import Snapshot
-from aish.tools.builtin.shell import Wrap
+from aish.tools.builtin.shell import NO_CORE_DUMPS, Wrap
 from aish.types.live_shell import RunEnd, RunResult
 
 _INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is killed
@@ -68,7 +68,7 @@ _BASH_MAIN = "; ".join((
 ))  # fmt: skip
 _SH_MAIN = 'eval "$1" </dev/null'
 # Runs between aish and the copy, so that a line that kills its parent does not kill ours.
-_PARENT = 'trap : HUP INT TERM; "$@"; exit $?'
+_PARENT = f'trap : HUP INT TERM; {NO_CORE_DUMPS}; "$@"; exit $?'
 # Runs above that one, if the kernel identifies senders: it adopts processes that leave the session, reports that the
 # copy has ended, and stays until they have been ended, too. Its argument is the descriptor of the socket.
 _KEEPER = (

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # Wraps a command for the sandbox: takes its argv and directory, returns the argv that runs it there.
 Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]
 
+# A core dump holds the memory of a program, with its secrets, and may be large.
+NO_CORE_DUMPS = "ulimit -c 0"
+
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 1800.0
 # The beginning and the end of long output are kept. A model reads about a quarter of this at most.
@@ -164,7 +167,7 @@ class ShellTools:
         from aish.process.child import ChildProcess, ProcessSpec  # most turns run no command
 
         # stderr joins stdout inside the shell, so that the two keep their order.
-        argv = (_find_shell(), "-c", f"exec 2>&1\n{command}")
+        argv = (_find_shell(), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
         cwd = self._cwd()
         spec = ProcessSpec(
             await self._sandbox.wrap(argv, cwd),
