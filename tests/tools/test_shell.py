@@ -385,3 +385,27 @@ async def test_what_steers_bash_is_not_taken_from_the_environment(tmp_path):
     made = ShellTools(cwd=lambda: tmp_path, sandbox=NoSandbox(), env=env)
     text = (await made.call("run", {"command": "free; echo *; cd lib && echo there"}, Context())).parts[0].text
     assert "function" not in text and ".hidden" not in text and "there" not in text
+
+
+async def test_npm_obeys_no_file_of_the_project_when_it_only_reads(tmp_path):
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(100))
+        writer.close()
+
+    project = tmp_path / "project"
+    project.mkdir()
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        settings = f"registry=http://127.0.0.1:{port}/${{HOME}}/\nlogs-dir={tmp_path}/logs\ncache={tmp_path}/cache\n"
+        (project / ".npmrc").write_text(settings + "update-notifier=true\nlogs-max=10\n")
+        (project / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
+        made = ShellTools(cwd=lambda: project, sandbox=NoSandbox(), env=env)
+        for line in ("npm ls", "npm --version", "npm root", "npm explain x", "npm pkg get name"):
+            await made.call("run", {"command": line}, Context())
+    assert heard == []
+    assert {path.name for path in tmp_path.iterdir()} <= {"project", "home"}

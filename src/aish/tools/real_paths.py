@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,8 +19,13 @@ from aish.types.globs import widen_brackets
 
 # Walking this many entries takes a few milliseconds.
 _MAX_ENTRIES = 3_000
-# Folders of packages and histories, whose contents come from elsewhere.
+_MAX_ENTRIES_WITH_LINKS = 20_000
+# Folders of packages and histories, whose contents come from elsewhere. Links in them count where links are followed.
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", "target", "site-packages"})
+
+_GIT_SETTINGS = "/.git/config"
+_LOGIN = re.compile(rb"(?i)://[^/\s]*@|extraheader|password|token|secret")
+_MAX_SETTINGS_BYTES = 256 * 1024
 
 
 class RealPaths:
@@ -31,6 +37,10 @@ class RealPaths:
         self._is_secret = is_secret
 
     def __call__(self, read: Read) -> Iterator[str]:
+        if read.path.endswith(_GIT_SETTINGS) and (settings := _find_settings(read.path)):
+            if _holds_login(settings):
+                yield settings
+            return
         for path in self._matches(read):
             real = self._with_workspace_name(os.path.realpath(path))
             if real != path:
@@ -38,11 +48,12 @@ class RealPaths:
             elif read.glob:
                 yield path
             if read.deep:
-                yield from self._below(path, read.filters)
+                yield from self._below(path, read.filters, follows=read.follows)
 
-    def _below(self, folder: str, filters: Sequence[str]) -> Iterator[str]:
-        """Yields secrets, and targets of links that lead elsewhere."""
-        for entry in _files_below(folder):
+    def _below(self, folder: str, filters: Sequence[str], *, follows: bool) -> Iterator[str]:
+        """Yields secrets, and targets of links that lead elsewhere. Raises TooBig if links are followed and there is
+        too much to look at."""
+        for entry in _files_below(folder, follows=follows):
             name = entry.name.lower()
             if filters and not any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters):
                 continue
@@ -50,7 +61,10 @@ class RealPaths:
                 real = self._with_workspace_name(os.path.realpath(entry.path))
                 if not real.startswith(self._root + "/"):
                     yield real
-            elif self._is_secret(entry.path):
+            elif entry.path.endswith(_GIT_SETTINGS):
+                if _holds_login(entry.path):
+                    yield entry.path
+            elif self._is_secret(entry.path) and not _is_skipped(entry.path, folder):
                 yield entry.path
 
     def _matches(self, read: Read) -> Sequence[str]:
@@ -91,8 +105,8 @@ def _list_names(folder: str, limit: int) -> list[str]:
         return []
 
 
-def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
-    left = _MAX_ENTRIES
+def _files_below(folder: str, *, follows: bool) -> Iterator[os.DirEntry[str]]:
+    left = _MAX_ENTRIES_WITH_LINKS if follows else _MAX_ENTRIES
     folders = [folder]
     while folders and left > 0:
         try:
@@ -101,7 +115,37 @@ def _files_below(folder: str) -> Iterator[os.DirEntry[str]]:
                     left -= 1
                     if not entry.is_dir(follow_symlinks=False):
                         yield entry
-                    elif entry.name not in _SKIPPED:
+                    elif follows or entry.name not in _SKIPPED:
                         folders.append(entry.path)
+                    elif entry.name == ".git":
+                        yield from _git_settings(entry.path)
         except OSError:
             continue
+    if follows and left <= 0:
+        raise TooBig("it follows links, and there is too much below it to look at")
+
+
+def _git_settings(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if entry.path.endswith(_GIT_SETTINGS))
+
+
+def _find_settings(path: str) -> str:
+    """Returns the settings of the repository in which the folder is; "" if there are none."""
+    folder = Path(path.removesuffix(_GIT_SETTINGS))
+    found = (above / ".git" / "config" for above in (folder, *folder.parents))
+    return next((str(settings) for settings in found if settings.is_file()), "")
+
+
+def _is_skipped(path: str, folder: str) -> bool:
+    """Whether a folder between the two is one of those whose contents come from elsewhere."""
+    return not _SKIPPED.isdisjoint(path[len(folder) :].split("/"))
+
+
+def _holds_login(path: str) -> bool:
+    """Whether settings of git hold a password or a token, in an address or as a header."""
+    try:
+        with Path(path).open("rb") as file:
+            return _LOGIN.search(file.read(_MAX_SETTINGS_BYTES)) is not None
+    except OSError:
+        return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.safety.commands.bounds import MAX_BYTES, MAX_WRITTEN_FILES
 from aish.safety.commands.verdict import ShellContext
 
@@ -13,6 +15,20 @@ if TYPE_CHECKING:
     from aish.safety.commands.syntax.model import Block
 
 DEFAULT_IFS = " \t\n"
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The names that a command prints, for `xargs`. `separator` is "" if they are not names in the workspace. They lie
+    below `starts`, and match one of `patterns` if there are any. `asked_for` are all patterns of names, whatever they
+    do."""
+
+    separator: str = ""
+    starts: tuple[Field, ...] = ()
+    patterns: tuple[str, ...] = ()
+    asked_for: tuple[str, ...] = ()
+
+
+NO_LISTING = Listing()
 
 
 class Scope:
@@ -29,8 +45,8 @@ class Scope:
         self._variables: dict[str, str | None] = dict(context.variables)
         self.stdin: str | None = None  # the text fed to the command, if it is known
         self.looping = False
-        # For the proof: how fed names are separated, and a test whether a script lists names.
-        self.fed_names = ""
+        # For the proof: the names that are fed to the command, and a test whether a script lists names.
+        self.fed = NO_LISTING
         self.loop_values: tuple[Field, ...] = ()  # what the variables of loops may be
         self.lists_names: Callable[[Block, Scope], bool] | None = None
         # Files that the line itself has written, to be scanned when they are run, and files that it has copied.

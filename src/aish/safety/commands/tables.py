@@ -89,7 +89,8 @@ class Permit(msgspec.Struct, frozen=True):
     `any` permits every option; `flags` then only says which take a value. `operands` says what the words without a dash
     are: files whose content or whose names are shown, plain text, or a pattern (unless an option in `given` supplies
     it) before files. `paths` names options whose value is a file, `filters` those whose value selects files by name,
-    `deep` those that read folders recursively ("*": always), `refuse` arguments that are not permitted.
+    `deep` those that read folders recursively ("*": always), `refuse` arguments that are not permitted. `folders`: an
+    operand may be a folder, whose files are then read.
     """
 
     flags: str = ""
@@ -99,6 +100,9 @@ class Permit(msgspec.Struct, frozen=True):
     paths: str = ""
     filters: str = ""
     deep: str = ""
+    folders: bool = False
+    follows: str = ""  # options with which links are followed below a folder
+    shows_remote: bool = False  # shows addresses in the settings of the repository, which may hold a login
     here: bool = False  # reads the working directory if no file is named
     refuse: str = ""
     network: str = ""  # the host it contacts

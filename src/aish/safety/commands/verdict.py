@@ -70,6 +70,7 @@ class Read(msgspec.Struct, frozen=True):
     deep: bool = False  # with everything below it
     names_only: bool = False  # lists names and sizes, shows no content
     glob: bool = False  # `path` is a pattern
+    follows: bool = False  # with `deep`: also where links lead
     filters: tuple[str, ...] = ()  # with `deep`: name patterns, of which one must match a file
 
 

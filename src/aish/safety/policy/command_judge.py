@@ -62,7 +62,9 @@ def _check_disk(finding: LineVerdict, shell: ShellContext, real_paths: RealPaths
     if finding.level is not Level.SAFE:
         return finding
     for read in finding.reads:
-        reason = None if read.names_only else _find_disk_reason(read, shell, real_paths)
+        # Of names only where the folder itself leads: names below it are harmless.
+        checked = msgspec.structs.replace(read, deep=False) if read.names_only else read
+        reason = _find_disk_reason(checked, shell, real_paths)
         if reason is not None:
             return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
     return finding
@@ -72,7 +74,7 @@ def _find_disk_reason(read: Read, shell: ShellContext, real_paths: RealPaths) ->
     scope = Scope(shell)
     try:
         for path in real_paths(read):
-            exposure = classify_read(path, scope, deep=False, names_only=False, glob=False)
+            exposure = classify_read(path, scope, deep=False, names_only=read.names_only, glob=False)
             if exposure is Exposure.SECRET:
                 return Reason(f"reads {path}, which holds a secret", read.span, "secret", "secret")
             if exposure is Exposure.OUTSIDE:

@@ -54,6 +54,10 @@ QUIET_ENVIRONMENT = {
     **_git_settings(
         {"core.fsmonitor": "false", "safe.bareRepository": "explicit", "log.showSignature": "false"},
     ),
+    # Neither may a .npmrc send npm to a host, or have it write logs and caches in other folders.
+    "npm_config_update_notifier": "false",
+    "npm_config_logs_max": "0",
+    "npm_config_cache": "~/.npm",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
 }

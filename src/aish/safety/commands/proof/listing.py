@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.exposure import is_plain_name
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.scope import NO_LISTING, Listing, Scope
 from aish.safety.commands.syntax.expansion import Field, expand
 from aish.safety.commands.syntax.model import Block, BlockKind, Node
 
 EXACT = "exact"  # each name ends with NUL
 LINES = "lines"
+NAME_TESTS_OF_FIND = ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename")
 # Options with which these still print whole names, one for each input: letters and long options.
 _FILTERS = {
     "sort": ("urnzVf", ()),
@@ -32,23 +34,25 @@ _VERBS = {
 }
 
 
-def find_listing(node: Node, scope: Scope) -> str:
-    """Returns how the command separates the names it lists; "" if it prints anything else, or names from outside."""
+def find_listing(node: Node, scope: Scope) -> Listing:
+    """Returns the names that the command lists; none if it prints anything else, or names from outside."""
     if isinstance(node, Block) or node.assignments or node.redirects:
-        return ""
+        return NO_LISTING
     fields = [field for word in node.words for field in expand(word, scope)]
     if not fields or not all(field.exact or field.glob for field in fields):
-        return ""
+        return NO_LISTING
     name, arguments = fields[0].text, fields[1:]
-    if name in _FILTERS and scope.fed_names:
-        return _check_filter(name, arguments, scope)
+    if name in _FILTERS and scope.fed.separator:
+        return scope.fed if _passes_names(name, arguments, scope) else NO_LISTING
     if name == "which":
-        return LINES if len(arguments) == 1 and not arguments[0].text.startswith("-") else ""
+        is_one = len(arguments) == 1 and not arguments[0].text.startswith("-")
+        return Listing(LINES) if is_one else NO_LISTING
     if name == "find":
-        return _check_find(arguments, scope)
+        return _read_find(arguments, scope)
+    here = (Field(".", fields[0].span, "."),)
     if name == "git" and arguments and arguments[0].text in _VERBS:
-        return _check_git(arguments[0].text, arguments[1:])
-    return _check_finder(name, arguments, scope) if name in _FINDERS else ""
+        return Listing(_check_git(arguments[0].text, arguments[1:]), here)
+    return Listing(_check_finder(name, arguments, scope), here) if name in _FINDERS else NO_LISTING
 
 
 def _find_operands(arguments: Sequence[Field], letters: str, longs: Sequence[str]) -> list[Field] | None:
@@ -72,43 +76,50 @@ def lists_names(script: Block, scope: Scope) -> bool:
     """Whether `$(…)` yields names of files in the workspace, or of installed programs."""
     nodes: tuple[Node, ...] = script.body
     inner = scope.copy()
-    inner.fed_names = ""
+    inner.fed = NO_LISTING
     if len(nodes) == 1 and isinstance(nodes[0], Block) and nodes[0].kind is BlockKind.PIPELINE:
         nodes = nodes[0].body
     elif len(nodes) != 1:
         return False
     for node in nodes:
-        inner.fed_names = find_listing(node, inner)
-    return bool(inner.fed_names)
+        inner.fed = find_listing(node, inner)
+    return bool(inner.fed.separator)
 
 
-def _check_filter(name: str, arguments: Sequence[Field], scope: Scope) -> str:
+def _passes_names(name: str, arguments: Sequence[Field], scope: Scope) -> bool:
     """A filter that splits lines, or reads a file of its own, does not list names."""
     operands = _find_operands(arguments, *_FILTERS[name])
     limit = 1 if name == "grep" else 0
     if operands is None or len(operands) > limit or not all(field.exact for field in operands):
-        return ""
-    return scope.fed_names if _has_option(arguments, "z") or scope.fed_names == LINES else ""
+        return False
+    return _has_option(arguments, "z") or scope.fed.separator == LINES
 
 
-def _check_find(arguments: list[Field], scope: Scope) -> str:
+def _read_find(arguments: list[Field], scope: Scope) -> Listing:
     texts = [field.text for field in arguments]
-    if any(text in ("-printf", "-exec", "-execdir", "-ls", "-follow", "-L") for text in texts):
-        return ""
+    prints = next((at for at, text in enumerate(texts) if text in ("-print", "-print0")), len(texts))
+    if any(text in ("-printf", "-exec", "-execdir", "-ls", "-follow", "-L", "-H") for text in texts):
+        return NO_LISTING
     starts: list[Field] = []
     for field in arguments:
         if field.text[:1] in ("-", "(", "!"):
             break
         starts.append(field)
-    if not _stay_inside(starts, scope):
-        return ""
-    return EXACT if "-print0" in texts and "-print" not in texts else "" if "-print0" in texts else LINES
+    if not _stay_inside(starts, scope) or ("-print0" in texts and "-print" in texts):
+        return NO_LISTING
+    names = tuple(
+        value.text.rpartition("/")[2] for test, value in pairwise(arguments[:prints]) if test.text in NAME_TESTS_OF_FIND
+    )
+    is_alternative = any(text in ("-o", "-or", "!", "-not", ",") for text in texts)
+    start = tuple(starts) or (Field(".", (0, 1), "."),)
+    return Listing(EXACT if "-print0" in texts else LINES, start, () if is_alternative else names, names)
 
 
 def _check_git(verb: str, arguments: Sequence[Field]) -> str:
+    """Magic in a path (`:/`) may lead above the workspace, as `..` does."""
     operands = _find_operands(arguments, *_VERBS[verb])
     lists = verb == "ls-files" or _has_option(arguments, "l", "--name-only", "--files-with-matches")
-    if operands is None or not lists:
+    if operands is None or not lists or any(field.text[:1] == ":" or ".." in field.text for field in operands):
         return ""
     return EXACT if _has_option(arguments, "z", "--null") else LINES
 

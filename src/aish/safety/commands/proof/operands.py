@@ -29,9 +29,14 @@ def check_operands(
     if refused := _find_refused(permit, found, arguments):
         proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
         return
+    if name.startswith("git ") and (above := next((f for f in found.positionals if _leads_above(f.text)), None)):
+        proof.doubt(f"{name} {above.shown} may read above the workspace", above.span, "outside", "outside")
+        return
     filters = _find_filters(permit, found)
     if any(name_pattern_is_secret(text) for text in filters) and not names_only:
         proof.doubt(f"{name} looks for files that hold secrets", arguments[0].span, "secret", "secret")
+    if permit.shows_remote:
+        proof.read_repository_settings(arguments, scope)
     for field in _find_option_files(permit, found, rules):
         proof.read(field, scope, names_only=names_only)
     if permit.operands == "text":
@@ -39,15 +44,27 @@ def check_operands(
         return
     _check_option_values(found, arguments, scope, proof, names_only=names_only)
     deep = permit.deep == "*" or found.has(*permit.deep.split())
-    chosen = tuple(text for text in filters if not text.startswith("!"))
+    chosen = () if _has_other_filters(found) else tuple(text for text in filters if not text.startswith("!"))
+    follows = found.has(*permit.follows.split())
     files = _find_files(permit, found)
     for field in files:
         if field.text != "-":
             for named in _with_committed_file(name, field):
-                proof.read(named, scope, deep=deep, names_only=names_only, filters=chosen)
+                proof.read(named, scope, deep=deep or permit.folders, names_only=names_only,
+                           filters=chosen, follows=follows)  # fmt: skip
     if not files and (permit.here or deep):
         here = (found.positionals or arguments or (Field(".", (0, 1), "."),))[0]
-        proof.read(Field(".", here.span, "."), scope, deep=deep, names_only=names_only, filters=chosen)
+        proof.read(Field(".", here.span, "."), scope, deep=deep, names_only=names_only, filters=chosen, follows=follows)
+
+
+def _leads_above(text: str) -> bool:
+    """Whether it is git's magic for a path from the top of the repository: `:/x`, `:(top)x`."""
+    return text.startswith(":/") or (text.startswith(":(") and "top" in text.partition(")")[0])
+
+
+def _has_other_filters(found: Scan) -> bool:
+    """Whether options with another order or meaning decide, too, which files are read."""
+    return any(flag.name.startswith(("--exclude", "--iglob")) and flag.name != "--exclude-dir" for flag in found.flags)
 
 
 def _with_committed_file(name: str, field: Field) -> Iterator[Field]:

@@ -87,7 +87,7 @@ def _check_jq(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
 
 # Mentions of the environment, each with the variable's name if that stands there as it is.
 _AWK_VARIABLE = re.compile(r"ENVIRON(?:\[\s*\"(\w+)\"\s*\])?")
-_JQ_VARIABLE = re.compile(r"(?<![\w.])(?:\$ENV|env)\b(?:\s*\.\s*(\w+)\b)?")
+_JQ_VARIABLE = re.compile(r"(?:(?<![\w.])ENV|(?<![\w.$])env)\b(?:\s*\.\s*(\w+)\b)?")
 
 
 def _check_environment(mention: re.Pattern[str], program: str) -> ProgramDoubt | None:
@@ -99,9 +99,16 @@ def _check_environment(mention: re.Pattern[str], program: str) -> ProgramDoubt |
 
 
 def _check_lsof(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
-    """A host in `-i@host` is resolved over the network."""
+    """A host in `-i@host` is resolved over the network, and so are the other ends of all connections without `-n`.
+    A port on this machine is what people ask about."""
     hosts = [field for field in arguments if "@" in field.text or not field.exact]
-    return ProgramDoubt("lsof may look up the name of a host") if hosts else None
+    asks_port = any(_LSOF_PORT.fullmatch(field.text) for field in arguments)
+    shows_hosts = not asks_port and not any(_LSOF_NUMBERS.fullmatch(field.text) for field in arguments)
+    return ProgramDoubt("lsof may look up the name of a host") if hosts or shows_hosts else None
+
+
+_LSOF_PORT = re.compile(r"(-[A-Za-z]*i)?[46]?(tcp|udp|TCP|UDP)?:[\w,-]+")
+_LSOF_NUMBERS = re.compile(r"-[A-Za-z]*n[A-Za-z]*|-p\d*|\+D|-U|-t")
 
 
 # Cautious: if ps cannot read its options in one style it tries another, in which an `e` shows the variables of all

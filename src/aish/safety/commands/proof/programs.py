@@ -12,10 +12,10 @@ from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
-from aish.safety.commands.proof.exposure import name_pattern_is_secret
+from aish.safety.commands.proof.listing import EXACT, NAME_TESTS_OF_FIND
 from aish.safety.commands.proof.operands import check_operands, fed_field
 from aish.safety.commands.proof.program_checks import CHECKS
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.scope import Listing, Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, Field
 from aish.safety.commands.tables import Permit, Wrapper
 
@@ -27,6 +27,7 @@ _XARGS = (
 )
 _MAX_WRAPPERS = 6
 _SIGNATURE = re.compile(r"%[-+ ]?G|%\(\*?signature")
+_HERE = (Field(".", (0, 1), "."),)
 _NAME_TESTS = ("-v", "-R")
 # These are always numbers.
 _COUNT = re.compile(r"\$[#?$!]|\$\{#\w+\}")
@@ -114,7 +115,7 @@ def _find_wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequen
         if found.has("-0", "--null") and found.has("-d", "--delimiter"):
             return None
         ended = found.has("-0", "--null")
-        listing = scope.fed_names if scope.fed_names == "lines" or ended else ""
+        listing = scope.fed.separator if scope.fed.separator == "lines" or ended else ""
         fed = fed_field(arguments[-1], listing)
         return [*_replace_mark(found, fed.text), fed]
     for wrapper in tables.wrappers().find(name):
@@ -285,7 +286,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         text = field.text
         index += 1
         if text in table.find_valued:
-            if text in ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename") and index < len(arguments):
+            if text in NAME_TESTS_OF_FIND and index < len(arguments):
                 names.append(arguments[index].text.rpartition("/")[2])
             if index < len(arguments) and _may_be_action(arguments[index]):
                 raise _Unproved(f"{arguments[index].shown} may become an action of find")
@@ -293,7 +294,8 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         elif text == "-execdir":
             raise _Unproved("find runs a command in folders of its own")
         elif text == "-exec":
-            index = _check_exec(arguments, index, scope, proof, depth)
+            found = Listing(EXACT, tuple(starts) or _HERE, () if is_alternative else tuple(names), tuple(names))
+            index = _check_exec(arguments, index, found, scope, proof, depth)
             runs = True
         elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):
             index += text.startswith("-newer")
@@ -307,11 +309,8 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
             starts.append(field)
     if runs and follows:
         raise _Unproved("find follows links, which may lead anywhere")
-    if runs and any(name_pattern_is_secret(name) for name in names):
-        proof.doubt("find looks for files that hold secrets", arguments[0].span, "secret", "secret")
-    filters = () if is_alternative else tuple(names)
-    for start in starts or [Field(".", (0, 1), ".")]:
-        proof.read(start, scope, deep=True, names_only=not runs, filters=filters)
+    for start in starts or _HERE:
+        proof.read(start, scope, deep=True, names_only=True)
 
 
 def _may_be_action(field: Field) -> bool:
@@ -319,12 +318,17 @@ def _may_be_action(field: Field) -> bool:
     return field.split or (field.glob and any(fnmatchcase(action, field.text) for action in _FIND_ACTIONS))
 
 
-def _check_exec(arguments: Sequence[Field], index: int, scope: Scope, proof: Proof, depth: int) -> int:
+def _check_exec(
+    arguments: Sequence[Field], index: int, listing: Listing, scope: Scope, proof: Proof, depth: int
+) -> int:
     """Checks the command that find runs. Paths from find begin with the starting point, never with a dash."""
     end = next((at for at in range(index, len(arguments)) if arguments[at].text in (";", "+")), None)
     if end is None or end == index:
         raise _Unproved("find runs a command")
     found = f"./{DYNAMIC}{INSIDE}"
     inner = [_fill_mark(word, "{}", found) for word in arguments[index:end]]
+    scope = scope.copy()
+    scope.fed = listing
+    proof.read_listed(arguments[index], scope)
     _check(inner, scope, proof, depth + 1)
     return end + 1

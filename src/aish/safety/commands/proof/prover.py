@@ -47,6 +47,8 @@ _SAFE_OPERATORS = frozenset(
 )
 _ARITHMETIC_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _PLAIN_VALUE = re.compile(r"(?![/:])(?!.*(\.\.|//|:/))[\w.,@:;=*+/ -]*")
+# In other encodings than UTF-8 a byte of a character may be a backslash or a quote.
+_LOCALE = re.compile(r"(C|POSIX|[a-z]{2,3}(_[A-Z]{2})?)?(\.(utf|UTF)-?8)?(@[a-z]+)?")
 _NUMBER = re.compile(r"[\d\s+*/%()<>=!&|^~?:-]*")
 # A number, or an operator of a test.
 _NUMERIC = re.compile(r"-?\d+|-[a-z]{1,2}|[!()<>=&|]+")
@@ -140,11 +142,11 @@ class _Prover:
 
     def _prove_pipeline(self, node: Block) -> None:
         """Each stage gets the separator of the names that the previous stage lists."""
-        outer = self._scope.fed_names
+        outer = self._scope.fed
         for stage in node.body:
             self._prove_subshell((stage,))
-            self._scope.fed_names = find_listing(stage, self._scope)
-        self._scope.fed_names = outer
+            self._scope.fed = find_listing(stage, self._scope)
+        self._scope.fed = outer
         self._prove_redirects(node.redirects)
 
     def _prove_loop(self, node: Block) -> None:
@@ -333,7 +335,8 @@ def _is_for_output(assignment: Assignment) -> bool:
     if assignment.name not in tables.read_only().variables or len(assignment.value) != 1:
         return False
     value = assignment.value[0].literal
-    return value is not None and _PLAIN_VALUE.fullmatch(value) is not None
+    pattern = _LOCALE if assignment.name == "LANG" or assignment.name.startswith("LC_") else _PLAIN_VALUE
+    return value is not None and pattern.fullmatch(value) is not None
 
 
 def _may_move(node: Node, scope: Scope) -> bool:

@@ -1,0 +1,163 @@
+"""Names that one command lists and another reads, and other reads that only the disk decides."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aish.safety.commands import Level, ShellContext, classify
+from aish.safety.policy.gate import PolicyGate
+from aish.tools.real_paths import RealPaths
+from aish.types.decisions import Verdict
+from aish.types.tools import Effect, ToolSpec
+
+SHELL = ToolSpec("shell__run", "", {"type": "object"}, Effect.EXEC, "shell")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A repository with ordinary files; secrets and links only where a test puts them."""
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (tmp_path / "outside.txt").write_text("outside")
+    for name in ("notes.txt", "src/a.py", "src/b.txt"):
+        (root / name).write_text("x")
+    subprocess.run(["git", "init", "-q", root], check=True)
+    return root
+
+
+def ask(root: Path, line: str) -> Verdict:
+    context = ShellContext(cwd=str(root), home=str(root.parent), roots=(str(root),))
+    real_paths = RealPaths(root, lambda path: path.endswith("/.env"))
+    return PolicyGate(shell=context, real_paths=real_paths).judge(SHELL, {"command": line}).verdict
+
+
+LISTS = [
+    "find . -print0 | xargs -0 cat",
+    "find src -type f -print0 | xargs -0 head -n 1",
+    "find . -name '*.txt' -print0 | xargs -0 cat",
+    "find . -name '*.txt' -exec cat {} +",
+    "git ls-files -z | xargs -0 cat",
+    "git ls-files -zo | xargs -0 head -c 60",
+    "git ls-files -z | sort -z | xargs -0 -I{} grep '' {}",
+    "diff -N src empty",
+    "git diff --no-index empty src",
+    "git diff empty src",
+    "grep -r x .",
+    "grep -r --include=*.txt x .",
+    "rg x src",
+    f"cat {'notes.txt ' * 60} src/b.txt",
+]
+
+
+@pytest.mark.parametrize("line", LISTS)
+def test_ordinary_files_are_read_unasked(workspace: Path, line: str) -> None:
+    assert ask(workspace, line) is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("line", LISTS)
+def test_a_link_to_a_file_outside_is_asked_about(workspace: Path, line: str) -> None:
+    (workspace / "src/b.txt").unlink()
+    (workspace / "src/b.txt").symlink_to("/etc/passwd")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", [line for line in LISTS if ".txt" not in line])
+def test_a_secret_below_is_asked_about(workspace: Path, line: str) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", ["find . -name '*.txt' -print0 | xargs -0 cat", "grep -r --include=*.txt x ."])
+def test_a_secret_that_the_pattern_leaves_out_does_not_matter(workspace: Path, line: str) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    assert ask(workspace, line) is Verdict.ALLOW
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . -print0 -name '*.txt' | xargs -0 cat",
+        "find . -name '*.txt' -o -print0 | xargs -0 cat",
+        "find . ! -name '*.txt' -print0 | xargs -0 cat",
+        "find . -exec cat {} + -name '*.txt'",
+        "find . -name 's*' -exec grep -r KEY {} +",
+        "find . -name 's*' -print0 | xargs -0 grep -r KEY",
+        "find . -name 's*' -print0 | xargs -0 -I{} diff -N {} empty",
+        "grep -r --exclude=x --include=*.txt KEY .",
+        "grep -r --include='[.]*' KEY .",
+        "rg --hidden -g '{a,.env}' KEY",
+        "find . -name '*.txt' -print0 -o -name 'x' -print0 | xargs -0 cat",
+    ],
+)
+def test_a_pattern_that_does_not_decide_alone_leaves_nothing_out(workspace: Path, line: str) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+def test_many_files_are_all_looked_at(workspace: Path) -> None:
+    (workspace / "link").symlink_to("/etc/passwd")
+    assert ask(workspace, f"cat {'notes.txt ' * 150} link") is Verdict.ASK
+    names = " ".join(f"n{number}" for number in range(500))
+    assert ask(workspace, f"cat {names} link") is Verdict.ASK
+    assert ask(workspace, f'for f in {names} link; do cat "$f"; done') is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git ls-files -zo :/ | xargs -0 cat",
+        "git grep --untracked '' :/",
+        "git grep --untracked '' -- ':(top)'",
+        "git grep --untracked '' -- ':(icase,top)x'",
+        "git log -p -- :/other",
+        "git ls-files -zo .. | xargs -0 cat",
+    ],
+)
+def test_magic_of_git_does_not_lead_above_the_workspace(workspace: Path, line: str) -> None:
+    assert ask(workspace / "src", line) is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "line", ["find . -name .env -print0 | xargs -0 cat", "find . -name 'id_*' -print0 | xargs -0 cat"]
+)
+def test_a_listing_of_secrets_is_not_fed_to_a_reader(line: str) -> None:
+    context = ShellContext(cwd="/home/ann/project", home="/home/ann", roots=("/home/ann/project",))
+    found = classify(line, context)
+    assert found.level is Level.UNKNOWN and found.reasons[0].kind == "secret"
+
+
+def test_a_token_in_the_settings_of_git_is_a_secret(workspace: Path) -> None:
+    assert ask(workspace, "grep -rh url .") is Verdict.ALLOW
+    with (workspace / ".git/config").open("a") as file:
+        file.write('[remote "origin"]\n\turl = https://ann:ghp_x@github.com/a/b\n')
+    assert ask(workspace, "grep -rh url .") is Verdict.ASK
+    assert ask(workspace, "git diff --no-index empty .") is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", ["git remote -v", "git remote get-url origin", "git config --get remote.origin.url"])
+def test_an_address_with_a_token_is_a_secret(workspace: Path, line: str) -> None:
+    for url, verdict in (("https://github.com/a/b", Verdict.ALLOW), ("https://ann:x@github.com/a/b", Verdict.ASK)):
+        subprocess.run(["git", "-C", workspace, "config", "remote.origin.url", url], check=True)
+        assert ask(workspace, line) is verdict
+        assert ask(workspace / "src", line) is verdict
+
+
+@pytest.mark.parametrize("line", ["grep -R root .", "grep --dereference-recursive root .", "rg -uuu --follow root"])
+def test_links_in_packages_count_where_links_are_followed(workspace: Path, line: str) -> None:
+    package = workspace / "node_modules" / "p"
+    package.mkdir(parents=True)
+    (package / "own").symlink_to("../../notes.txt")
+    assert ask(workspace, line) is Verdict.ALLOW
+    (package / "link").symlink_to("/etc/shadow")
+    assert ask(workspace, line) is Verdict.ASK
+    assert ask(workspace, "grep -r root .") is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("line", ["ls -R away/", "find away/ -ls", "du -a away/", "ls -l away/x"])
+def test_names_behind_a_link_are_names_outside(workspace: Path, line: str) -> None:
+    (workspace / "away").symlink_to(Path.home())
+    assert ask(workspace, line) is Verdict.ASK
