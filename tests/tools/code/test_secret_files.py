@@ -106,6 +106,19 @@ async def test_symbols_and_uses_are_shown_without_the_text_of_secrets(tmp_path: 
         assert "hunter2" in await tools("definition", path="passwords.py", line=1, symbol="KEY")
 
 
+async def test_what_a_language_server_finds_is_shown_without_the_text_of_secrets(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "app.py").write_text("from passwords import key\n\nprint(key())\n")
+    (root / "passwords.py").write_text('def key() -> str: return "hunter2"\n')
+    async with ide_with(root, "ty", is_secret=secret_names(root)) as tools:
+        definition = await tools("definition", path="app.py", line=3, symbol="key")
+        assert "passwords.py:1 (holds a secret by its name, not shown)" in definition
+        uses = await tools("references", path="app.py", line=3, symbol="key")
+        assert "passwords.py" in uses and "hunter2" not in definition + uses
+        assert "hunter2" in await tools("definition", path="passwords.py", line=1, symbol="key")
+
+
 def gate_in(root: Path) -> PolicyGate:
     context = ShellContext(cwd=str(root), home=str(root.parent / "home"), roots=(str(root),))
     env = {"HOME": str(root.parent / "home")}
