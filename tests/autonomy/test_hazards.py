@@ -42,6 +42,18 @@ REPORTED = [
     "sed -n 'w ~/.bashrc' notes",
     "ssh -o ProxyCommand='touch X' h true",
     "git config core.hooksPath hooks",
+    "git checkout HEAD notes.txt",
+    "git mv -f notes.txt keep.txt",
+    "git rm notes.txt",
+    "yq -i .a=1 keep.yml",
+    "sd a b keep.txt",
+    "exiftool -all= keep.png",
+    "meson setup --wipe build",
+    "cmake --build . --target clean",
+    "npm run clean",
+    "python manage.py migrate",
+    "flask db downgrade",
+    "uv cache clean",
 ]
 
 OVERWRITES = [

@@ -103,6 +103,11 @@ def judge(line: str) -> LineVerdict:
         "qemu-img commit a.qcow2",
         "qemu-img snapshot -d s a.qcow2",
         "alembic downgrade -1",
+        "flask db downgrade",
+        "git checkout HEAD notes.txt",
+        "git checkout main src lib",
+        "uv venv --clear .venv",
+        "swapoff -a",
         "find . -exec rm {} +",
     ],
 )
