@@ -78,3 +78,23 @@ def test_wildcards_that_match_too_much_are_an_error_also_where_links_go_in_a_cir
         (tmp_path / f"a{number}").symlink_to(tmp_path)
     with pytest.raises(TooBig):
         list(look(tmp_path)(read(f"{tmp_path}/" + "/".join(["a*"] * 30), glob=True)))
+
+
+def test_a_program_of_the_workspace_is_found_where_the_search_path_finds_it(tmp_path: Path) -> None:
+    root, system, linked = tmp_path / "root", tmp_path / "system", tmp_path / "linked"
+    for program in (root / "bin/free", root / "bin/ls", root / "free", system / "ls"):
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.touch(mode=0o755)
+    linked.symlink_to(root / "bin")
+
+    def find(search_path: str, name: str, cwd: Path = root) -> str:
+        return RealPaths(root, lambda path: False, lambda: search_path).find_own_program(name, str(cwd))
+
+    assert find(f"{root}/bin:{system}", "ls") == f"{root}/bin/ls"
+    assert find(f"{system}:{root}/bin", "ls") == ""
+    assert find(f"{system}:{root}/bin", "free") == f"{root}/bin/free"
+    assert find(f"{linked}:{system}", "ls") == f"{linked}/ls"
+    for relative in ("bin", "./bin", "../root/bin"):
+        assert find(f"{relative}:{system}", "ls") != ""
+    assert find(f":{system}", "free") == find(f".:{system}", "free").replace("./", "")
+    assert find(f"bin:{system}", "ls", tmp_path) == "" and find(str(system), "free") == ""

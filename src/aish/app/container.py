@@ -295,7 +295,10 @@ class Container:
     @cached_property
     def _gate(self) -> PolicyGate:
         where = self._commands.where_in
-        return make_gate(self.config, self.launch_context.env, self.shell_context, where, self._confines_tenants)
+        return make_gate(
+            self.config, self.launch_context.env, self.shell_context, where, self._confines_tenants,
+            self._commands.search_path,
+        )  # fmt: skip
 
     async def _background(self, request: TurnRequest) -> Background:
         return await find_background(request, self.store, self.config, Path(self._commands.where()))

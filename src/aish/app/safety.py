@@ -46,16 +46,19 @@ def make_gate(
     shell: ShellContext,
     where: Callable[[str], str],
     confines_tenants: Callable[[], bool],
+    search_path: Callable[[], str] = lambda: "",
 ) -> PolicyGate:
     """`where` gives the directory in which the next command of a turn runs."""
     approvals = approvals_file(env)
+    disk = RealPaths(Path(shell.cwd), SecretNames(shell), search_path)
     return PolicyGate(
         [*make_rules(config), *_load_approved_rules(approvals)],
         verdicts={effect: getattr(config.gate, effect.value) for effect in Effect},
         shell=shell,
         where=where,
         remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
-        real_paths=RealPaths(Path(shell.cwd), SecretNames(shell)),
+        real_paths=disk,
+        find_own_program=disk.find_own_program,
         confines_tenants=confines_tenants,
     )
 
@@ -98,6 +101,10 @@ class CommandRunner:
     def where(self) -> str:
         """The directory of the user."""
         return self._live.cwd if self._live else str(self._environment.cwd)
+
+    def search_path(self) -> str:
+        """PATH of the next command."""
+        return (self._live.search_path if self._live else "") or self._environment.env.get("PATH", "")
 
     def where_in(self, turn: str) -> str:
         """The directory in which the next command of the turn runs."""

@@ -29,9 +29,12 @@ _MAX_SETTINGS_BYTES = 256 * 1024
 
 
 class RealPaths:
-    """`is_secret` says whether a path, by its place or name, is a secret."""
+    """`is_secret` says whether a path, by its place or name, is a secret. `search_path` gives PATH."""
 
-    def __init__(self, root: Path, is_secret: Callable[[str], bool]) -> None:
+    def __init__(
+        self, root: Path, is_secret: Callable[[str], bool], search_path: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._search_path = search_path
         self._root = str(root)
         self._real_root = os.path.realpath(root)
         self._is_secret = is_secret
@@ -49,6 +52,16 @@ class RealPaths:
                 yield path
             if read.deep:
                 yield from self._below(path, read.filters, follows=read.follows)
+
+    def find_own_program(self, name: str, cwd: str) -> str:
+        """Returns the program if PATH finds it in the workspace, or in a relative folder; else ""."""
+        for folder in self._search_path().split(os.pathsep):
+            path = os.path.join(cwd, folder, name)  # noqa: PTH118 -- called for each program of each line
+            if os.access(path, os.X_OK):
+                own = (self._root + "/", self._real_root + "/")
+                is_own = folder[:1] != "/" or path.startswith(own) or os.path.realpath(path).startswith(own)
+                return path if is_own else ""
+        return ""
 
     def _below(self, folder: str, filters: Sequence[str], *, follows: bool) -> Iterator[str]:
         """Yields secrets, and targets of links that lead elsewhere. Raises TooBig if links are followed and there is

@@ -161,3 +161,16 @@ def test_links_in_packages_count_where_links_are_followed(workspace: Path, line:
 def test_names_behind_a_link_are_names_outside(workspace: Path, line: str) -> None:
     (workspace / "away").symlink_to(Path.home())
     assert ask(workspace, line) is Verdict.ASK
+
+
+def test_a_name_that_means_a_program_of_the_workspace_is_asked_about(workspace: Path) -> None:
+    context = ShellContext(cwd=str(workspace), home=str(workspace.parent), roots=(str(workspace),))
+
+    def judge(line: str) -> Verdict:
+        own = {"free": f"{workspace}/bin/free"}
+        gate = PolicyGate(shell=context, find_own_program=lambda name, cwd: own.get(name, ""))
+        return gate.judge(SHELL, {"command": line}).verdict
+
+    assert judge("ls | head") is Verdict.ALLOW
+    assert judge("free") is Verdict.ASK
+    assert judge("ls | xargs -0 free") is Verdict.ASK

@@ -419,3 +419,8 @@ async def test_a_proved_line_reads_what_the_proof_knows(shell: LiveBash, tmp_pat
     assert ".hidden" not in (await shell.run_model("echo *", 10, is_proved=True)).output
     assert (await shell.run_model("cd docs || cd there || echo $topic", 10, is_proved=True)).output.endswith("\na b\n")
     assert ".hidden" in (await shell.run_model("echo *", 10)).output
+
+
+async def test_the_search_path_of_the_shell_is_known(shell: LiveBash) -> None:
+    await shell.run_user("PATH=/somewhere:$PATH", None)
+    assert shell.search_path.startswith("/somewhere:")

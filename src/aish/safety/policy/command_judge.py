@@ -46,7 +46,7 @@ def judge_command(case: JudgedCall, command: str) -> Judgement:
     readable = tuple(folder for rule in case.rules for folder in rule.reads)
     shell = msgspec.structs.replace(case.shell, readable=readable)
     line = read_command_line(command, shell)
-    finding = _check_disk(classify(command, shell), shell, case.real_paths)
+    finding = _check_programs(case, _check_disk(classify(command, shell), shell, case.real_paths))
     judged = _judge_by_rules(case, command, line, finding) or _judge_by_finding(case, line, finding)
     if protecting := [rule for rule in case.rules if rule.paths and rule.verdict is not Verdict.ALLOW]:
         judged = _judge_by_paths(case, protecting, command, line, finding, judged)
@@ -66,6 +66,17 @@ def _check_disk(finding: LineVerdict, shell: ShellContext, real_paths: RealPaths
         checked = msgspec.structs.replace(read, deep=False) if read.names_only else read
         reason = _find_disk_reason(checked, shell, real_paths)
         if reason is not None:
+            return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
+    return finding
+
+
+def _check_programs(case: JudgedCall, finding: LineVerdict) -> LineVerdict:
+    """A name that the proof knows may mean another program, if PATH finds one in the workspace."""
+    if finding.level is not Level.SAFE:
+        return finding
+    for name in finding.programs:
+        if own := case.find_own_program(name, case.shell.cwd):
+            reason = Reason(f"{name} is a program of the workspace here: {own}", (0, 0), "own-program", "unproved")
             return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
     return finding
 

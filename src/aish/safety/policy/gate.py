@@ -41,12 +41,14 @@ class PolicyGate:
         where: Callable[[str], str] | None = None,
         remember: Callable[[Rule], None] = lambda rule: None,
         real_paths: RealPaths = lambda read: (),
+        find_own_program: Callable[[str, str], str] = lambda name, cwd: "",
         confines_tenants: Callable[[], bool] = lambda: False,
     ) -> None:
         """`where` returns the working directory of a turn, for a live shell. `real_paths` finds on disk what a read
-        reaches. `confines_tenants` says whether a tenant's commands can reach neither the files of aish nor those
-        of other tenants."""
+        reaches, `find_own_program` the program of the workspace that a name means in a directory. `confines_tenants`
+        says whether a tenant's commands can reach neither the files of aish nor those of other tenants."""
         self._real_paths = real_paths
+        self._find_own_program = find_own_program
         self._rules = list(rules)
         self._verdicts = dict(verdicts)
         self._context = msgspec.structs.replace(shell, roots=shell.roots or (shell.cwd,))
@@ -126,7 +128,8 @@ class PolicyGate:
     def _case(self, tool: ToolSpec, owner: str, turn: str) -> JudgedCall:
         own = (rule for rule in self._rules if not rule.owner or rule.owner == owner)
         about = [rule for rule in own if matches_tool(rule, tool.name) and matches_effect(rule, tool.effect)]
-        return JudgedCall(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn), self._real_paths)
+        return JudgedCall(tool, about, self._verdicts, self._root, lambda: self._shell_in(turn), self._real_paths,
+                          self._find_own_program)  # fmt: skip
 
     def _shell_in(self, turn: str) -> ShellContext:
         if self._where is None:

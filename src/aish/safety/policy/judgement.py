@@ -42,7 +42,7 @@ class Judgement(msgspec.Struct, frozen=True):
 class JudgedCall:
     """One call to judge. `rules` are those about this tool, its effect and the owner of the call; `verdicts` apply
     without a rule. The state of the shell is asked for at its first use. `real_paths` finds on disk what a read
-    reaches."""
+    reaches, `find_own_program` the program of the workspace that a name means."""
 
     def __init__(
         self,
@@ -52,12 +52,14 @@ class JudgedCall:
         root: PurePosixPath,
         get_shell: Callable[[], ShellContext],
         real_paths: RealPaths,
+        find_own_program: Callable[[str, str], str] = lambda name, cwd: "",
     ) -> None:
         self.tool = tool
         self.rules = rules
         self.verdicts = verdicts
         self.root = root
         self.real_paths = real_paths
+        self.find_own_program = find_own_program
         self._get_shell = get_shell
 
     @cached_property

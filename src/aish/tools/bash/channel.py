@@ -50,6 +50,7 @@ class ShellStatus(msgspec.Struct, frozen=True):
     cwd: str
     jobs: int
     editing: str
+    search_path: str
 
 
 def memory_folder() -> str | None:
@@ -133,11 +134,11 @@ class Channel:
         received = b""
         while piece := self._read():
             received += piece
-        fields = received.split(b"\0")[:-1][-5:]
-        if len(fields) < 5:
+        fields = received.split(b"\0")[:-1][-6:]
+        if len(fields) < 6:
             return None
-        nonce, code, cwd, jobs, editing = (os.fsdecode(field) for field in fields)
-        return ShellStatus(nonce, int(code or 0), cwd, int(jobs or 0), editing)
+        nonce, code, cwd, jobs, editing, search_path = (os.fsdecode(field) for field in fields)
+        return ShellStatus(nonce, int(code or 0), cwd, int(jobs or 0), editing, search_path)
 
     def read_jobs(self) -> frozenset[int] | None:
         """Returns the process groups of the jobs when bash last waited; None if they are unknown or incomplete."""

@@ -104,7 +104,7 @@ __aish_notices() {
 __aish_report() {
   local editing=emacs
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
-  builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" \
+  builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" "${PATH-}" \
     >"$__aish_dir/status" 2>/dev/null
 }
 

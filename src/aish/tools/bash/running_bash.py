@@ -47,7 +47,7 @@ class BashProcess:
         self.waiting = asyncio.Event()
         self.exited = asyncio.Event()
         self.returncode: int | None = None
-        self.status = ShellStatus("", 0, cwd, 0, "emacs")
+        self.status = ShellStatus("", 0, cwd, 0, "emacs", "")
         self.duration_s = 0.0
         self.was_typed_to = False  # the user typed while it was starting
         self._on_waiting = on_waiting

@@ -120,6 +120,11 @@ class LiveBash:
         return self._bash.status.jobs if self._bash else 0
 
     @property
+    def search_path(self) -> str:
+        """PATH when the shell last waited; "" before that."""
+        return self._bash.status.search_path if self._bash else ""
+
+    @property
     def editing(self) -> str:
         """`emacs` or `vi`, as set in bash."""
         return self._bash.status.editing if self._bash else "emacs"
