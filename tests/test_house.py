@@ -146,7 +146,7 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     assert _callers({"call_tool"}) <= {
         "tools/code/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
-        "autonomy/worker.py",  # for `CMD:` lines, through the engine
+        "autonomy/goal_worker.py",  # for `CMD:` lines, through the engine
         "engine/engine.py",  # the front door to `engine/turn/runner.py`
         "frontends/admin/mcp.py",
         "frontends/mcp/protocol.py",
@@ -160,7 +160,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "providers/model_store/wheel.py",  # pip
         "tools/code/lsp/connection.py",  # language servers, found or configured
         "tools/code/search/search.py",
-        "tools/builtin/sandbox.py",  # tries bwrap
+        "process/sandbox.py",  # tries bwrap
         "tools/builtin/shell.py",  # behind the gate
         "frontends/mentions.py",  # git, for a range of commits
         "tools/bash/model_shell.py",  # a line of a model, on a pty of its own

@@ -15,10 +15,10 @@ from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.models import ModelProfile
 from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
-from aish.types.requests import Embedded, Inputs, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
-from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
+from aish.types.usage import Reservation, SpendingTotal, SpentRow, Usage, UsageRecord
 
 
 class Clock(Protocol):
@@ -99,7 +99,7 @@ class Provider(Tokenizer, Protocol):
         """The request as it will be sent, as far as is known now: tools are written into the messages if the backend
         takes none. Pure, and for counting only."""
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         """Embeds texts or token ids. Raises a plain ProviderError if the backend takes no ids."""
 
     async def aclose(self) -> None:
@@ -196,7 +196,7 @@ class Spending(Protocol):
     def release(self, id: str) -> None:
         """Removes the reservation of a call that was not made. Written soon; never blocks."""
 
-    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent: ...
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> SpendingTotal: ...
 
     async def list_spent(self, *, since_ms: int = 0, session: str | None = None) -> Sequence[SpentRow]:
         """By day, model and category."""

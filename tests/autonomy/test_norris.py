@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from aish.autonomy.goal_worker import GoalWorker
 from aish.autonomy.state import GoalState
-from aish.autonomy.worker import GoalWorker
 from aish.engine.model.ledger import Caps, Prices
 from aish.errors import RunBusy
 from aish.ports import CallContext

@@ -17,7 +17,7 @@ from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import TurnEnd
 from aish.types.messages import AssistantMessage, ImagePart, Message, TextPart, ToolCall, ToolMessage, UserMessage, user
 from aish.types.records import Document, Fact, SessionRecord, TurnRecord
-from aish.types.usage import Category, Reservation, Spent, Usage, UsageRecord
+from aish.types.usage import Category, Reservation, SpendingTotal, Usage, UsageRecord
 
 
 @pytest.fixture(params=["sqlite", "memory", "postgres"])
@@ -492,7 +492,7 @@ async def test_what_calls_cost_is_summed_and_unknown_prices_are_told(store: Stor
     store.record_usage(used("a", 0.5))
     store.record_usage(used("b", None))
     store.record_usage(used("c", 1.0, of="sess_2", at_ms=5_000))
-    assert await store.sum_spending() == Spent(3, 300, 30, 1.5, 1, 270, 300)
+    assert await store.sum_spending() == SpendingTotal(3, 300, 30, 1.5, 1, 270, 300)
     assert (await store.sum_spending(session="sess_1")).cost == 0.5
     assert (await store.sum_spending(since_ms=2_000)).calls == 1
     rows = await store.list_spent()

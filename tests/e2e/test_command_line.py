@@ -54,7 +54,7 @@ def test_a_run_loads_no_more_than_it_uses(aish):
         "from aish.__main__ import main\n"
         "heavy = {'jsonschema_rs', 'dataclasses', 'difflib', 'shlex', 'httptools', 'aish.net.http.client',\n"
         "         'aish.providers.openai.provider', 'aish.providers.embedded.provider',\n"
-        "         'aish.planner.executor', 'aish.providers.tool_calling.weak_models'}\n"
+        "         'aish.planner.planner', 'aish.providers.tool_calling.weak_models'}\n"
         "sys.argv = ['aish', '--model', 'scripted:fake-tool', 'add 2 and 3']\n"
         "import aish.cli as cli\n"
         "inner = cli.run\n"

@@ -16,7 +16,7 @@ import pytest
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import McpClientSession
-from aish.tools.mcp.types import ServerSpec, SessionEvent, Warned
+from aish.tools.mcp.types import ServerSpec, ServerWarning, SessionEvent
 
 SUPPORT = Path(__file__).parent
 SECRET = "tok-51c0ffee-9a7d"
@@ -64,7 +64,7 @@ class Hostile:
 
     @property
     def warnings(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Warned)]
+        return [event.text for event in self.events if isinstance(event, ServerWarning)]
 
     def pids(self) -> list[int]:
         return [int(line) for line in self.pid_file.read_text().split()] if self.pid_file.exists() else []

@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
+from aish.autonomy.goal_worker import GoalWorker
 from aish.autonomy.state import GoalState
-from aish.autonomy.worker import GoalWorker
 from aish.engine.engine import Engine, flatten
 from aish.engine.model.router import Router
 from aish.planner.run import PlanBody, resume_request

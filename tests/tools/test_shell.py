@@ -16,9 +16,9 @@ from aish.app.safety import CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
+from aish.process.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
-from aish.tools.builtin.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.tools.builtin.shell import BoundedOutput, ShellTools
 from aish.types.decisions import Answer, Choice, EffectRequest, Question
 from aish.types.live_shell import RunResult

@@ -30,7 +30,7 @@ from aish.app.engines import (
     secret_variables,
     secrets_of,
 )
-from aish.app.mcp import McpConnections
+from aish.app.mcp_connections import McpConnections
 from aish.app.providers import Providers
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
 from aish.config import paths

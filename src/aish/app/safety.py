@@ -32,8 +32,8 @@ from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
 if TYPE_CHECKING:
+    from aish.process.sandbox import Sandbox
     from aish.tools.bash.shell import LiveBash
-    from aish.tools.builtin.sandbox import Sandbox
     from aish.tools.builtin.shell import ShellTools
 
 
@@ -133,7 +133,7 @@ class CommandRunner:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        from aish.tools.builtin.sandbox import make_sandbox
+        from aish.process.sandbox import make_sandbox
 
         return make_sandbox(
             self._safety.sandbox,

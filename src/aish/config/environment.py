@@ -1,4 +1,4 @@
-"""Reads layers from environment variables: `AISH_…`, those of the reference runtime, and the usual proxy variables."""
+"""Reads layers from environment variables: `AISH_…`, addresses such as `OLLAMA_HOST`, and the usual proxies."""
 
 from __future__ import annotations
 

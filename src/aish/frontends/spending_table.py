@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Literal
 
 from aish.engine.model.ledger import dollars
-from aish.types.usage import Spent, SpentRow
+from aish.types.usage import SpendingTotal, SpentRow
 
 By = Literal["day", "model", "category"]
 _BAR = 24
@@ -15,34 +15,34 @@ _BAR = 24
 _MAX_DEVIATION = 0.10
 
 
-def group_spending(rows: Iterable[SpentRow], by: Sequence[By]) -> dict[tuple[str, ...], Spent]:
-    sums: dict[tuple[str, ...], Spent] = {}
+def group_spending(rows: Iterable[SpentRow], by: Sequence[By]) -> dict[tuple[str, ...], SpendingTotal]:
+    sums: dict[tuple[str, ...], SpendingTotal] = {}
     for row in rows:
         key = tuple(str(getattr(row, field)) for field in by)
-        sums[key] = _add(sums.get(key, Spent()), row.spent)
+        sums[key] = _add(sums.get(key, SpendingTotal()), row.spent)
     return dict(sorted(sums.items()))
 
 
-def _add(one: Spent, other: Spent) -> Spent:
-    return Spent(*(getattr(one, field) + getattr(other, field) for field in Spent.__struct_fields__))
+def _add(one: SpendingTotal, other: SpendingTotal) -> SpendingTotal:
+    return SpendingTotal(*(getattr(one, field) + getattr(other, field) for field in SpendingTotal.__struct_fields__))
 
 
-def total_spending(rows: Iterable[SpentRow]) -> Spent:
-    return reduce(_add, (row.spent for row in rows), Spent())
+def total_spending(rows: Iterable[SpentRow]) -> SpendingTotal:
+    return reduce(_add, (row.spent for row in rows), SpendingTotal())
 
 
-def format_calls(spent: Spent) -> str:
+def format_calls(spent: SpendingTotal) -> str:
     return f"{spent.calls} call{'' if spent.calls == 1 else 's'}"
 
 
-def format_cost(spent: Spent) -> str:
+def format_cost(spent: SpendingTotal) -> str:
     """The known cost, with a note if the cost of some calls is unknown."""
     if spent.unknown and spent.unknown == spent.calls:
         return "unknown"
     return f"{dollars(spent.cost)}{' + unknown' if spent.unknown else ''}"
 
 
-def estimate_note(spent: Spent) -> str:
+def estimate_note(spent: SpendingTotal) -> str:
     """Our own token count, if it differs from the provider's by more than a tenth; otherwise ""."""
     if not spent.estimates or not spent.estimated_of:
         return ""
@@ -50,7 +50,7 @@ def estimate_note(spent: Spent) -> str:
     return f" ~est={spent.estimates}" if deviation > _MAX_DEVIATION else ""
 
 
-def spending_lines(groups: dict[tuple[str, ...], Spent], by: Sequence[By]) -> list[str]:
+def spending_lines(groups: dict[tuple[str, ...], SpendingTotal], by: Sequence[By]) -> list[str]:
     if not groups:
         return []
     widths = [max(len(field), *(len(key[column]) for key in groups)) for column, field in enumerate(by)]
@@ -63,7 +63,7 @@ def spending_lines(groups: dict[tuple[str, ...], Spent], by: Sequence[By]) -> li
     return lines
 
 
-def chart_lines(groups: dict[tuple[str, ...], Spent]) -> list[str]:
+def chart_lines(groups: dict[tuple[str, ...], SpendingTotal]) -> list[str]:
     """A bar for each group: by cost if any is known, otherwise by tokens."""
     by_cost = any(spent.cost for spent in groups.values())
     sizes = {key: spent.cost if by_cost else float(spent.tokens) for key, spent in groups.items()}

@@ -35,7 +35,7 @@ from aish.net.jsonrpc_message import (
     parse_integer,
 )
 
-__all__ = ["Handler", "Peer", "RpcError", "Skipped"]
+__all__ = ["Handler", "Peer", "RpcError", "SkippedInput"]
 
 _MAX_INCOMING = 16  # requests of the other side handled at once; more are refused
 _BACKGROUND_TIMEOUT_S = 5.0  # for messages that nothing waits for: responses, and notices of cancelled requests
@@ -63,7 +63,7 @@ class RefusingHandler:
         return None
 
 
-class Skipped(msgspec.Struct):
+class SkippedInput(msgspec.Struct):
     """Counts input that was read and could not be used."""
 
     garbage: int = 0  # not JSON-RPC at all
@@ -90,7 +90,7 @@ class Peer:
         max_in_flight: int = 64,
         max_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        self.skipped = Skipped()
+        self.skipped = SkippedInput()
         self._send = send
         self._framing = framing
         self._title = title

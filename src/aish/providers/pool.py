@@ -34,7 +34,7 @@ from aish.errors import (
 from aish.ports import Provider, TextRelay
 from aish.types.chunks import Batch
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import Embedded, Inputs, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 
 # How much silence before a check, and between checks.
 SILENCE_S = 10.0
@@ -195,7 +195,7 @@ class PoolProvider:
             return await member.provider.count_prompt(request)
         return None
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         return await self._try_members(lambda provider: provider.embed(model, inputs))
 
     async def aclose(self) -> None:

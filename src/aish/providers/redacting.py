@@ -38,7 +38,7 @@ from aish.types.messages import (
     UserMessage,
 )
 from aish.types.models import ModelProfile
-from aish.types.requests import Embedded, Inputs, Knobs, Sampling, StepRequest, ToolChoice, texts_of
+from aish.types.requests import EmbeddingResult, Inputs, Knobs, Sampling, StepRequest, ToolChoice, texts_of
 from aish.types.tools import ToolSpec
 
 NO_RECIPIENTS = Recipients()
@@ -77,7 +77,7 @@ class RedactingProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._inner.count_prompt(_redact_request(request, Vault(self._redactor, request.session)))
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         """Secrets cannot be found in token ids, so ids are refused."""
         if (texts := texts_of(inputs)) is None:
             raise ProviderError(f"{self.name} is set to `redact`, and secrets are not found in ids", hint=SEND_TEXT)

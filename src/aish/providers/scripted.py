@@ -25,7 +25,7 @@ from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished,
 from aish.types.events import ReasoningDelta, Status, TextDelta
 from aish.types.messages import AssistantMessage, ToolMessage, UserMessage
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import Embedded, Inputs, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 from aish.types.usage import Usage
 
 # Scripts are written by hand or by a test. Anything larger is a mistake.
@@ -74,7 +74,7 @@ class ScriptedProvider:
         calls = [call for m in request.messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
         return words + len(request.tools) + sum(1 + len(call.arguments.split()) for call in calls)
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         raise ProviderError(f"{self._name} has no embeddings")
 
     async def aclose(self) -> None:

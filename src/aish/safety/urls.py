@@ -27,7 +27,7 @@ _DETOUR = re.compile(r"(?:^|[/;])\.{1,2}(?:$|[/;])|%2e|%2f|%5c|%25", re.IGNORECA
 _MAX_URL_CHARS = 2048
 
 
-class Allowed(msgspec.Struct, frozen=True):
+class AllowedHost(msgspec.Struct, frozen=True):
     """`names_host` means that the list names this very host, so a private address is allowed. With a `*` instead, a
     foreign name server would decide where it leads."""
 
@@ -48,14 +48,14 @@ def find_url_fault(url: str) -> str:
     return ""
 
 
-def find_allowed(url: str, patterns: Iterable[str]) -> Allowed | None:
+def find_allowed(url: str, patterns: Iterable[str]) -> AllowedHost | None:
     """Returns None if no pattern covers the URL, or if it has a fault."""
     found = None if find_url_fault(url) else _URL.fullmatch(url)
     if found is None:
         return None
     matches = [match for pattern in patterns if (match := _PATTERN.fullmatch(pattern))]
     covering = [match for match in matches if _covers(match, found)]
-    return Allowed(any("*" not in match[2] for match in covering)) if covering else None
+    return AllowedHost(any("*" not in match[2] for match in covering)) if covering else None
 
 
 def is_public(address: str) -> bool:

@@ -33,7 +33,7 @@ from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
-from aish.types.usage import Category, Reservation, Spent, SpentRow, Usage, UsageRecord
+from aish.types.usage import Category, Reservation, SpendingTotal, SpentRow, Usage, UsageRecord
 
 
 class MemoryStore:
@@ -273,7 +273,7 @@ class MemoryStore:
         self._check_open()
         self._reserved.pop(id, None)
 
-    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> SpendingTotal:
         self._check_open()
         return self._sum(self._since(since_ms, session))
 
@@ -447,9 +447,9 @@ class MemoryStore:
         records = self._usage.values()
         return [r for r in records if r.at_ms >= since_ms and (session is None or r.session == session)]
 
-    def _sum(self, records: Iterable[UsageRecord]) -> Spent:
+    def _sum(self, records: Iterable[UsageRecord]) -> SpendingTotal:
         records = list(records)
-        return Spent(
+        return SpendingTotal(
             calls=sum(self._calls.get(r.id, 1) for r in records),
             prompt_tokens=sum(r.usage.prompt_tokens for r in records),
             completion_tokens=sum(r.usage.completion_tokens for r in records),

@@ -25,14 +25,14 @@ class Append(NamedTuple):
         return len(self.lines)
 
 
-class Ordered(Protocol):
+class QueuedOperation(Protocol):
     """An operation of any adapter."""
 
     @property
     def run(self) -> object: ...
 
 
-OneOf = TypeVar("OneOf", bound=Ordered)
+OneOf = TypeVar("OneOf", bound=QueuedOperation)
 
 
 def join_appends(items: Iterable[Append | OneOf]) -> Iterator[Append | OneOf]:

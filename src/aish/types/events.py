@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from aish.types.decisions import Decision, Question
 from aish.types.messages import Message, Part
-from aish.types.tools import Effect, Repair, ResultStatus, Structured
+from aish.types.tools import Effect, Repair, ResultStatus, StructuredResult
 from aish.types.usage import Category, Usage
 
 
@@ -111,7 +111,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     duration_ms: float = 0.0
     truncated_chars: int = 0
     repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
-    structured: Structured | msgspec.UnsetType = msgspec.UNSET
+    structured: StructuredResult | msgspec.UnsetType = msgspec.UNSET
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):

@@ -201,7 +201,7 @@ def texts_of(inputs: Inputs) -> Sequence[str] | None:
     return texts if len(texts) == len(inputs) else None
 
 
-class Embedded(msgspec.Struct, frozen=True):
+class EmbeddingResult(msgspec.Struct, frozen=True):
     """A vector for each input, in order. `usage` None: the backend did not report it."""
 
     vectors: Sequence[Sequence[float]]

@@ -1,6 +1,6 @@
-"""Tools, their results, how a call ended, and the MCP servers that a request brings by URL.
+"""Tools, what they return, how a call ended, and the MCP servers that a request brings by URL.
 
-Reprs never show credentials.
+A `ToolCall` is part of a message, a `ToolResult` is an event. Reprs never show credentials.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     structured: JsonObject | None = None
 
 
-class Structured(msgspec.Struct, frozen=True, omit_defaults=True):
+class StructuredResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A structured result for programs: complete, without secrets, valid for its schema. Or the reason why there is
     none."""
 

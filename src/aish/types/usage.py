@@ -88,7 +88,7 @@ class UsageRecord(msgspec.Struct, frozen=True):
     estimate: int = 0
 
 
-class Spent(msgspec.Struct, frozen=True):
+class SpendingTotal(msgspec.Struct, frozen=True):
     """The cost of several calls. Calls of models without a price are in `unknown`, not in `cost`."""
 
     calls: int = 0
@@ -110,7 +110,7 @@ class SpentRow(msgspec.Struct, frozen=True):
     day: str
     model: str
     category: Category
-    spent: Spent
+    spent: SpendingTotal
 
 
 class Reservation(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from aish.engine.tools.structured_results import MAX_BYTES, with_structured
 from aish.safety.redaction.redactor import MARK, Redactor
 from aish.types.events import ToolResult, encode_event
 from aish.types.messages import TextPart
-from aish.types.tools import Effect, ResultStatus, Structured, ToolOutput, ToolSpec
+from aish.types.tools import Effect, ResultStatus, StructuredResult, ToolOutput, ToolSpec
 from support.engines import Bench, Tools, call, said
 
 NUMBERED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -33,11 +33,11 @@ async def called(structured, *, promise=None, secrets=(), **fields):
 
 async def test_it_is_handed_on_beside_the_words():
     result = await called({"n": 5}, promise=NUMBERED)
-    assert (result.structured, result.parts) == (Structured({"n": 5}), (TextPart("words"),))
+    assert (result.structured, result.parts) == (StructuredResult({"n": 5}), (TextPart("words"),))
 
 
 async def test_it_needs_no_promise():
-    assert (await called({"anything": [1, None]})).structured == Structured({"anything": [1, None]})
+    assert (await called({"anything": [1, None]})).structured == StructuredResult({"anything": [1, None]})
 
 
 async def test_a_tool_that_has_nothing_to_do_with_it_is_told_of_as_ever():
@@ -103,24 +103,24 @@ async def test_it_is_whole_where_the_words_are_cut():
     long = {"text": "x" * 100_000}
     tools = Tools().add("a__b", gives(long, words="x" * 100_000))
     result = await Bench(tools=tools).engine.call_tool("a__b", "{}")
-    assert result.truncated_chars > 0 and result.structured == Structured(long)
+    assert result.truncated_chars > 0 and result.structured == StructuredResult(long)
 
 
 async def test_a_schema_that_is_broken_is_no_promise():
     broken = {"type": "object", "properties": {"n": {"type": "nonsense"}}}
     assert (await called(None, promise=broken)).structured is msgspec.UNSET
-    assert (await called({"n": "five"}, promise=broken)).structured == Structured({"n": "five"})
+    assert (await called({"n": "five"}, promise=broken)).structured == StructuredResult({"n": "five"})
 
 
 async def test_secrets_are_taken_out_of_it():
     result = await called({"a": [f"it is {SECRET}."], SECRET: {"key": "ghp_" + "a" * 36}}, secrets=[SECRET])
-    assert result.structured == Structured({"a": [f"it is {MARK}."], MARK: {"key": MARK}})
+    assert result.structured == StructuredResult({"a": [f"it is {MARK}."], MARK: {"key": MARK}})
 
 
 async def test_names_that_are_the_same_without_their_secrets_would_be_one_so_it_is_lacking():
     given = {"all": [{SECRET: {"host": "a"}, f"{SECRET}-2": {"host": "b"}}]}
     result = await called(given, promise={"type": "object"}, secrets=[f"{SECRET}-2", SECRET])
-    assert result.structured == Structured(lacking="several of its names are secrets")
+    assert result.structured == StructuredResult(lacking="several of its names are secrets")
 
 
 async def test_a_secret_in_a_promise_is_not_said_where_the_promise_is_broken():
@@ -132,14 +132,14 @@ async def test_a_secret_in_a_promise_is_not_said_where_the_promise_is_broken():
 async def test_what_no_longer_fits_without_its_secret_is_lacking():
     formed = {"type": "object", "properties": {"key": {"pattern": "^tok-"}}}
     result = await called({"key": SECRET}, promise=formed, secrets=[SECRET])
-    assert result.structured == Structured(
+    assert result.structured == StructuredResult(
         lacking='it does not fit its schema: key: "[redacted]" does not match "^tok-"'
     )
 
 
 async def test_a_secret_that_stands_there_as_a_number_takes_all_of_it_away():
     result = await called({"n": 51_234_567}, promise=NUMBERED, secrets=["51234567"])
-    assert result.structured == Structured(lacking="it has a secret in it that cannot be taken out")
+    assert result.structured == StructuredResult(lacking="it has a secret in it that cannot be taken out")
 
 
 JSON = st.recursive(

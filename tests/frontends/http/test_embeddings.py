@@ -12,7 +12,7 @@ from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.ollama.provider import OllamaProvider
 from aish.providers.scripted import ScriptedProvider, from_steps
-from aish.types.requests import Embedded
+from aish.types.requests import EmbeddingResult
 from aish.types.usage import Price, Usage
 from support.backends import Ollama, running
 from support.engines import Bench
@@ -25,7 +25,7 @@ class Embedder(ScriptedProvider):
 
     async def embed(self, model, inputs):
         self.embedded = inputs
-        return Embedded([[float(len(given)), 0.5] for given in inputs], self.used)
+        return EmbeddingResult([[float(len(given)), 0.5] for given in inputs], self.used)
 
 
 def bench(used=None, **settings):

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from aish.errors import ProcessError, ToolError
+from aish.process.sandbox import Bubblewrap
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.bash import snapshot
 from aish.tools.bash.shell import LiveBash, LiveBashSpec
-from aish.tools.builtin.sandbox import Bubblewrap
 from aish.types.live_shell import RunEnd
 from support.eventually import eventually
 from support.processes import is_running

@@ -17,7 +17,7 @@ from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.base import IncomingMessages
 from aish.tools.mcp.transport.http import HttpTransport
-from aish.tools.mcp.types import ListChanged, ServerSpec, SessionEvent, Warned
+from aish.tools.mcp.types import ListChanged, ServerSpec, ServerWarning, SessionEvent
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
 from support.eventually import eventually
@@ -97,7 +97,7 @@ async def test_an_unknown_version_is_noted_and_accepted() -> None:
     async with connected("version_2099") as client:
         assert await client.call() == "called echo"
     text = "protocol version mismatch (sent 2025-11-25, got 2099-01-01); proceeding"
-    assert client.events == [Warned("web", text)]
+    assert client.events == [ServerWarning("web", text)]
 
 
 async def test_every_request_says_who_asks_and_what_it_accepts() -> None:
@@ -308,7 +308,7 @@ async def test_a_stateless_server_is_found_and_told_everything_in_headers() -> N
         assert message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
     assert others[-1].headers["mcp-name"] == "regional"
     assert others[-1].headers["mcp-param-region"] == "=?base64?WsO8cmljaA==?="
-    assert any("broken cannot be used" in event.text for event in client.events if isinstance(event, Warned))
+    assert any("broken cannot be used" in event.text for event in client.events if isinstance(event, ServerWarning))
 
 
 async def test_a_version_refused_and_then_named_as_supported_is_tried_once_more() -> None:

@@ -14,7 +14,7 @@ from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.ids import new_id
 from aish.types.messages import SystemMessage, user
-from aish.types.requests import Embedded, Ids, Inputs, Sampling, StepRequest
+from aish.types.requests import EmbeddingResult, Ids, Inputs, Sampling, StepRequest
 from aish.types.usage import Category, KeyBudget, Usage
 
 # Longer answers are cut: a side call wants a paragraph.
@@ -68,7 +68,7 @@ class SideCalls:
         guess = Usage(estimate, byte_length(answer) // BYTES_PER_TOKEN, estimated=True)
         return SideAnswer(answer.strip(), self._ledger.book(call, usage or guess))
 
-    async def embed(self, route: Route, inputs: Inputs, payer: KeyBudget | None = None) -> Embedded:
+    async def embed(self, route: Route, inputs: Inputs, payer: KeyBudget | None = None) -> EmbeddingResult:
         """Returns vectors and their usage, the backend's or our estimate. Raises what the provider raises, and
         BudgetExceeded."""
         guess = Usage(sum(map(_tokens_in, inputs)), estimated=True)
@@ -79,7 +79,7 @@ class SideCalls:
         except BaseException as exc:
             self._not_answered(call, exc, guess)
             raise
-        return Embedded(embedded.vectors, self._ledger.book(call, embedded.usage or guess))
+        return EmbeddingResult(embedded.vectors, self._ledger.book(call, embedded.usage or guess))
 
     def _not_answered(self, call: AdmittedCall, error: BaseException, asked: Usage) -> None:
         """A call that failed costs nothing. A call that was cancelled has been asked, and is paid for."""

@@ -12,7 +12,7 @@ import msgspec
 
 from aish.tool_calls.schema.validator import is_checkable, schema_errors
 from aish.types.events import ToolResult
-from aish.types.tools import JsonObject, JsonSchema, ResultStatus, Structured, ToolSpec
+from aish.types.tools import JsonObject, JsonSchema, ResultStatus, StructuredResult, ToolSpec
 
 # Half of what a message may hold, since the result also holds text or images.
 MAX_BYTES = 4 * 1024 * 1024
@@ -38,25 +38,25 @@ def with_structured(
     return msgspec.structs.replace(result, structured=structured)
 
 
-def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[[bytes], bytes]) -> Structured:
+def _fit(given: JsonObject | None, promise: JsonSchema | None, redact: Callable[[bytes], bytes]) -> StructuredResult:
     if given is None:
-        return Structured(lacking="the tool gave none")
+        return StructuredResult(lacking="the tool gave none")
     try:
         line = msgspec.json.encode(given)
         if len(line) > MAX_BYTES:
-            return Structured(lacking=f"it has {len(line)} bytes, and {MAX_BYTES} are handed on")
+            return StructuredResult(lacking=f"it has {len(line)} bytes, and {MAX_BYTES} are handed on")
         # The whole line is redacted, since a secret may be a number, a name, or divided among several texts.
         value = given if (redacted := redact(line)) is line else msgspec.json.decode(redacted, type=JsonObject)
         if value is not given and _members(value) != _members(given):
-            return Structured(lacking="several of its names are secrets")
+            return StructuredResult(lacking="several of its names are secrets")
         errors = schema_errors(promise, value) if promise is not None else []
     except msgspec.DecodeError:
-        return Structured(lacking="it has a secret in it that cannot be taken out")
+        return StructuredResult(lacking="it has a secret in it that cannot be taken out")
     except (ValueError, RecursionError):
-        return Structured(lacking="it is nested too deeply")
+        return StructuredResult(lacking="it is nested too deeply")
     if errors:
-        return Structured(lacking=f"it does not fit its schema: {redact('; '.join(errors).encode()).decode()}")
-    return Structured(value)
+        return StructuredResult(lacking=f"it does not fit its schema: {redact('; '.join(errors).encode()).decode()}")
+    return StructuredResult(value)
 
 
 def _members(value: object) -> int:

@@ -32,7 +32,7 @@ from aish.types.runs import Planning
 from aish.types.tools import Effect, ToolSpec
 
 if TYPE_CHECKING:
-    from aish.planner.executor import Planner
+    from aish.planner.planner import Planner
     from aish.planner.run import PlanRun
 
 
@@ -123,7 +123,7 @@ class TurnBuilder:
         self, plan: PlanRun, request: TurnRequest, selected: SelectedModel, tools: ToolSelection, session: str
     ) -> Planner | None:
         """None if the request has no tools of ours to plan with."""
-        from aish.planner.executor import Planner  # few turns are planned
+        from aish.planner.planner import Planner  # few turns are planned
         from aish.planner.writer import PlanWriter
 
         planning = request.planner or Planning()

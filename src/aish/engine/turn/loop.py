@@ -35,7 +35,7 @@ from aish.types.requests import TurnRequest
 from aish.types.tools import Effect
 
 if TYPE_CHECKING:
-    from aish.planner.executor import Planner
+    from aish.planner.planner import Planner
 
 
 class Turn(msgspec.Struct, eq=False):
@@ -79,7 +79,7 @@ class Turn(msgspec.Struct, eq=False):
         for note in self._notes:
             self._queue(Status(note))
         if self.request.answers or self.request.resumed is not None or self._planner is not None:
-            async with aclosing(self._work_before_asking()) as batches:
+            async with aclosing(self._work_before_first_step()) as batches:
                 async for events in batches:
                     yield events
         while self._decide_end() is None:
@@ -106,8 +106,9 @@ class Turn(msgspec.Struct, eq=False):
             self._dispatched = True
         yield self._finish()
 
-    async def _work_before_asking(self) -> AsyncGenerator[list[Event], None]:
-        """Runs the calls that were decided since the last turn or left by earlier attempts, and follows the plan."""
+    async def _work_before_first_step(self) -> AsyncGenerator[list[Event], None]:
+        """Runs the calls that were decided since the last turn or left by earlier attempts, then writes and follows the
+        plan."""
         yield self._take_queued()
         newest = (*(self._past[-1].messages if self._past else ()), *self._transcript.messages())
         answers, is_resumed = self.request.answers, self.request.resumed is not None
@@ -134,9 +135,12 @@ class Turn(msgspec.Struct, eq=False):
                 yield events
 
     def _decide_end(self) -> TurnEnd | None:
-        """Decides whether the turn ends now, and why. The model caller and the dispatcher give reasons of their own.
+        """Decides whether the turn ends now, and why.
 
-        Two others end turns that were left: `close` in this process, `recovery` those of a process that died.
+        The answer: ANSWERED, LENGTH. The call of the model: FAILED, WALL_TIME, COST. The dispatcher: CLIENT_TOOLS,
+        APPROVAL, REPEATED, MAX_TOOL_CALLS, CANCELLED (another process took the run over). The limits: MAX_STEPS,
+        TOKENS, WALL_TIME, COST. A turn that is left early ends in `close`: CANCELLED, FAILED. One whose process died
+        ends in `recovery`: INTERRUPTED.
         """
         step = self._step
         if step is not None and not self._dispatched:

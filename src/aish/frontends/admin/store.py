@@ -34,7 +34,7 @@ from aish.ports import Store
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from aish.types.records import FactKind, SessionRecord, TurnRecord
-from aish.types.usage import Spent
+from aish.types.usage import SpendingTotal
 
 _MAX_LISTED = 100_000
 _HINT = "`aish sessions list` shows what there is"
@@ -218,7 +218,7 @@ async def _show_cost(store: Store, arguments: argparse.Namespace, by: tuple[By, 
     return 0
 
 
-def _json_fields(spent: Spent) -> dict[str, object]:
+def _json_fields(spent: SpendingTotal) -> dict[str, object]:
     """`cost` is null if the cost of no call is known; `unknown` counts the calls that it does not include."""
     fields = msgspec.structs.asdict(spent)
     if spent.calls and spent.unknown == spent.calls:

@@ -26,7 +26,7 @@ from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path
 from aish.types.chunks import Batch
 from aish.types.events import Status
 from aish.types.models import Capabilities, ModelProfile, is_model_file_name
-from aish.types.requests import Embedded, Inputs, Sampling, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, Sampling, StepRequest
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
 
@@ -112,7 +112,7 @@ class EmbeddedProvider:
         except ProviderError:
             return None
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         async with self._inner_for(model) as inner:
             return await inner.embed(model, inputs)
 

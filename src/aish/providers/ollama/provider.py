@@ -34,7 +34,7 @@ from aish.providers.openai.response import tokens_used
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
 from aish.types.events import Status
 from aish.types.models import ModelProfile
-from aish.types.requests import Embedded, Inputs, StepRequest, texts_of
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest, texts_of
 from aish.types.usage import Usage
 
 
@@ -115,7 +115,7 @@ class OllamaProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return None
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         if (texts := texts_of(inputs)) is None:
             raise ProviderError(f"{self._name} is Ollama, which embeds texts and no token ids", hint=SEND_TEXT)
         body = {"model": model, "input": texts}
@@ -123,7 +123,7 @@ class OllamaProvider:
         vectors = answer.get("embeddings") if isinstance(answer, dict) else None
         checked = model_facts.embeddings(self._name, vectors, count=len(texts))
         read = tokens_used(answer.get("prompt_eval_count"))
-        return Embedded(checked, Usage(read) if read else None)
+        return EmbeddingResult(checked, Usage(read) if read else None)
 
     async def aclose(self) -> None:
         """The HTTP client is shared; its owner closes it."""

@@ -22,7 +22,7 @@ from aish.providers.openai.response import ChatResponseReader, read_usage
 from aish.providers.openai.token_counting import BackendTokenCounter
 from aish.types.chunks import Batch
 from aish.types.models import ModelProfile
-from aish.types.requests import Embedded, Inputs, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 
 
 class OpenAIProvider:
@@ -70,12 +70,12 @@ class OpenAIProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._counting.prompt(request)
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         body = {"model": model, "input": list(inputs), "encoding_format": "float"}
         answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
         vectors = model_facts.embeddings(self._name, model_facts.embedding_rows(answer), count=len(inputs))
         usage = read_usage(answer.get("usage"))
-        return Embedded(vectors, usage if usage.prompt_tokens else None)
+        return EmbeddingResult(vectors, usage if usage.prompt_tokens else None)
 
     async def aclose(self) -> None:
         """The HTTP client is shared; its owner closes it."""

@@ -38,7 +38,7 @@ from aish.types.chunks import Batch, Chunk, UsageChunk
 from aish.types.events import Status
 from aish.types.messages import ToolMessage
 from aish.types.models import ModelProfile
-from aish.types.requests import Embedded, Inputs, Sampling, StepRequest, ToolChoice
+from aish.types.requests import EmbeddingResult, Inputs, Sampling, StepRequest, ToolChoice
 from aish.types.tools import JsonSchema, ToolSpec
 from aish.types.usage import Usage
 
@@ -90,7 +90,7 @@ class ToolCallingProvider:
     async def count_prompt(self, request: StepRequest) -> int | None:
         return await self._inner.count_prompt(self.prepare(request))
 
-    async def embed(self, model: str, inputs: Inputs) -> Embedded:
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         return await self._inner.embed(model, inputs)
 
     async def aclose(self) -> None:

@@ -22,7 +22,7 @@ from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
-from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
+from aish.types.usage import Reservation, SpendingTotal, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ class PostgresStore:
     def release(self, id: str) -> None:
         self._post(lambda connection: spending.release(connection, id))
 
-    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> SpendingTotal:
         return await self._read(
             lambda connection: spending.select_spent(connection, since_ms, session), after_writes=True
         )

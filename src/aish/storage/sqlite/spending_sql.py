@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aish.storage.semantics import is_over_cap, quarter_of, reservation_row, usage_row
 from aish.storage.sqlite.bulk_insert import NULL, BulkInsert
-from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
+from aish.types.usage import Category, Reservation, SpendingTotal, SpentRow, UsageRecord
 
 _SUMS = (
     "coalesce(sum(max(calls, 1)), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0),"
@@ -69,12 +69,12 @@ def release(db: sqlite3.Connection, id: str) -> None:
     db.execute("DELETE FROM usage WHERE id = ? AND expires_ms > 0", (id,))
 
 
-def select_spent(db: sqlite3.Connection, since_ms: int, session: str | None) -> Spent:
+def select_spent(db: sqlite3.Connection, since_ms: int, session: str | None) -> SpendingTotal:
     row = db.execute(
         f"SELECT {_SUMS} FROM usage WHERE expires_ms = 0 AND at_ms >= ? AND (? IS NULL OR session = ?)",
         (since_ms, session, session),
     ).fetchone()
-    return Spent(*row)
+    return SpendingTotal(*row)
 
 
 def select_rows(db: sqlite3.Connection, since_ms: int, session: str | None) -> Sequence[SpentRow]:
@@ -84,7 +84,10 @@ def select_rows(db: sqlite3.Connection, since_ms: int, session: str | None) -> S
         " GROUP BY day, model, category ORDER BY day, model, category",
         (since_ms, session, session),
     )
-    return [SpentRow(day, model, Category(category), Spent(*sums)) for day, model, category, *sums in rows.fetchall()]
+    return [
+        SpentRow(day, model, Category(category), SpendingTotal(*sums))
+        for day, model, category, *sums in rows.fetchall()
+    ]
 
 
 def sum_up(db: sqlite3.Connection, before_ms: int) -> bool:

@@ -28,7 +28,7 @@ from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
 from aish.types.runs import RunRecord, RunState, StepRecord
-from aish.types.usage import Reservation, Spent, SpentRow, Usage, UsageRecord
+from aish.types.usage import Reservation, SpendingTotal, SpentRow, Usage, UsageRecord
 
 T = TypeVar("T")
 
@@ -171,7 +171,7 @@ class SqliteStore:
     def release(self, id: str) -> None:
         self._writer.post(lambda db: spending_sql.release(db, id))
 
-    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> Spent:
+    async def sum_spending(self, *, since_ms: int = 0, session: str | None = None) -> SpendingTotal:
         await self._write_queued()
         return await self._read(lambda db: spending_sql.select_spent(db, since_ms, session))
 

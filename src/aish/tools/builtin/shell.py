@@ -19,7 +19,7 @@ from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
-    from aish.tools.builtin.sandbox import Sandbox
+    from aish.process.sandbox import Sandbox
 
 # Wraps a command for the sandbox: takes its argv and directory, returns the argv that runs it there.
 Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]

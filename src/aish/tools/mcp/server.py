@@ -20,7 +20,7 @@ from aish.errors import AishError, ToolError
 from aish.ports import CallContext
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import McpClientSession
-from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, SessionEvent, Warned
+from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, ServerWarning, SessionEvent
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 # A server that crashes at every start must not be started for ever.
@@ -202,7 +202,7 @@ class McpServer:
             case ListChanged(what=what):
                 if what == "tools":
                     self._changed.set()
-            case Warned(text=text):
+            case ServerWarning(text=text):
                 self._log.append(text)
             case ServerLog(level=level, text=text):
                 self._log.append(f"{level}: {text}")

@@ -115,7 +115,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
         return isinstance(offered, dict) and offered.get("listChanged") is True
 
 
-class Warned(msgspec.Struct, frozen=True):
+class ServerWarning(msgspec.Struct, frozen=True):
     """A problem worth showing to the user; nothing has failed."""
 
     server: str
@@ -137,6 +137,6 @@ class ServerLog(msgspec.Struct, frozen=True):
     text: str
 
 
-SessionEvent = Warned | ListChanged | ServerLog
+SessionEvent = ServerWarning | ListChanged | ServerLog
 OnEvent = Callable[[SessionEvent], None]
 OnStatus = Callable[[str], None]

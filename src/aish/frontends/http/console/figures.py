@@ -14,7 +14,7 @@ from aish.frontends.http.server.http_errors import bad_field, read_number
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.spending_table import By, group_spending, total_spending
-from aish.types.usage import Spent
+from aish.types.usage import SpendingTotal
 
 _DAY_MS = 86_400_000
 _MAX_DAYS = 3660
@@ -63,7 +63,7 @@ class ConsoleFigures:
         return {"rows": [], "today": today, "cap_day": cap, "cap_session": caps.session}
 
 
-def _spending_object(spent: Spent) -> dict[str, Any]:
+def _spending_object(spent: SpendingTotal) -> dict[str, Any]:
     """`cost` is null where no price is known; `unknown` is the number of calls that it leaves out."""
     cost = None if spent.calls and spent.unknown == spent.calls else spent.cost
     return {

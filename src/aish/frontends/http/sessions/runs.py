@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from aish.autonomy.goal_worker import GoalWorker
 from aish.autonomy.state import GoalState
-from aish.autonomy.worker import GoalWorker
 from aish.errors import AishError, RunBusy, RunNotFound, StoreError, UsageError
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller

@@ -16,8 +16,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import msgspec
 
 from aish.autonomy.destructive_check import Containment
+from aish.autonomy.goal_worker import GoalWorker
 from aish.autonomy.state import GoalState, Show
-from aish.autonomy.worker import GoalWorker
 from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json, run_line

@@ -9,7 +9,7 @@ from typing import Any
 
 from aish.storage.postgres.database import SqlConnection
 from aish.storage.semantics import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
-from aish.types.usage import Category, Reservation, Spent, SpentRow, UsageRecord
+from aish.types.usage import Category, Reservation, SpendingTotal, SpentRow, UsageRecord
 
 _SUMS = """
     coalesce(sum(greatest(calls, 1)), 0)::bigint, coalesce(sum(prompt_tokens), 0)::bigint,
@@ -75,10 +75,10 @@ async def release(connection: SqlConnection, id: str) -> None:
     await connection.run("DELETE FROM usage WHERE id = $1 AND expires_ms > 0", id)
 
 
-async def select_spent(connection: SqlConnection, since_ms: int, session: str | None) -> Spent:
+async def select_spent(connection: SqlConnection, since_ms: int, session: str | None) -> SpendingTotal:
     row = await connection.row(f"SELECT {_SUMS} FROM usage WHERE {_COUNTED}", since_ms, session)
     assert row is not None
-    return Spent(*row)
+    return SpendingTotal(*row)
 
 
 async def select_rows(connection: SqlConnection, since_ms: int, session: str | None) -> Sequence[SpentRow]:
@@ -107,5 +107,5 @@ def _day(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%d")
 
 
-def _sum(rows: Sequence[tuple[Any, ...]]) -> Spent:
-    return Spent(*(sum(column) for column in zip(*rows, strict=True)))
+def _sum(rows: Sequence[tuple[Any, ...]]) -> SpendingTotal:
+    return SpendingTotal(*(sum(column) for column in zip(*rows, strict=True)))

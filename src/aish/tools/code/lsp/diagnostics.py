@@ -19,7 +19,7 @@ from aish.net.jsonrpc_message import parse_integer
 from aish.tools.code.lsp.connection import LspConnection
 from aish.tools.code.lsp.documents import Documents, OpenDocument
 from aish.tools.code.lsp.protocol import Position, Range, WireDiagnostic, decode_as, decode_diagnostics
-from aish.tools.code.lsp.server_messages import PULL, Pushed
+from aish.tools.code.lsp.server_messages import PULL, PushedDiagnostics
 
 # Waiting times after a push without a version. An empty one is often only the first of two.
 QUIET_S = 0.4
@@ -84,7 +84,7 @@ async def _pull(connection: LspConnection, uri: str, timeout_s: float) -> Diagno
     return DiagnosticReport(tuple(decode_diagnostics(items)), fresh=True, is_final=True)
 
 
-async def _is_quiet(connection: LspConnection, uri: str, pushed: Pushed) -> bool:
+async def _is_quiet(connection: LspConnection, uri: str, pushed: PushedDiagnostics) -> bool:
     """Whether no other push for this file comes for a while."""
     try:
         async with asyncio.timeout(QUIET_S if pushed.problems else QUIET_EMPTY_S):

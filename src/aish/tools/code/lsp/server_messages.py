@@ -33,7 +33,7 @@ _REFRESHES = frozenset(
 )
 
 
-class Pushed(msgspec.Struct, frozen=True):
+class PushedDiagnostics(msgspec.Struct, frozen=True):
     """`number` orders all pushes of a server; `version` is None if the server gives none."""
 
     number: int
@@ -52,7 +52,7 @@ class ServerMessages:
         self._folder = folder
         self._settings = settings
         self._registered: dict[str, str] = {}
-        self._pushed: dict[str, Pushed] = {}
+        self._pushed: dict[str, PushedDiagnostics] = {}
         self._busy: dict[str, str] = {}
         self._captured: list[Any] | None = None
         self._changed = asyncio.Event()
@@ -60,7 +60,7 @@ class ServerMessages:
     def has_registered(self, method: str) -> bool:
         return method in self._registered.values()
 
-    def find_pushed(self, uri: str) -> Pushed | None:
+    def find_pushed(self, uri: str) -> PushedDiagnostics | None:
         return self._pushed.get(urllib.parse.unquote(uri))  # servers escape differently
 
     @property
@@ -144,7 +144,7 @@ class ServerMessages:
         self.pushes += 1
         found = decode_diagnostics(_as_list(body.get("diagnostics"))[:_MAX_PROBLEMS])
         self._pushed.pop(uri, None)
-        self._pushed[uri] = Pushed(self.pushes, version if isinstance(version, int) else None, tuple(found))
+        self._pushed[uri] = PushedDiagnostics(self.pushes, version if isinstance(version, int) else None, tuple(found))
         if len(self._pushed) > _MAX_FILES:
             del self._pushed[next(iter(self._pushed))]
         self._notify_changed()

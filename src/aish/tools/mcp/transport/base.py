@@ -14,7 +14,7 @@ import msgspec
 from aish.errors import AishError
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 from aish.tools.mcp.text import Sanitiser, clean
-from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, Warned
+from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, ServerWarning
 
 SUBSCRIBE = "subscriptions/listen"
 _STATUS_CHARS = 200
@@ -87,7 +87,7 @@ class IncomingMessages:
         if text in self._warned or len(self._warned) >= _MAX_WARNINGS:
             return
         self._warned.add(text)
-        self._emit(Warned(self._server, self._sanitiser.show_line(text, _LOG_CHARS)))
+        self._emit(ServerWarning(self._server, self._sanitiser.show_line(text, _LOG_CHARS)))
 
     def follow_progress(self, token: str, on_status: OnStatus) -> None:
         self._listeners[token] = _StatusLine(on_status)
@@ -106,7 +106,7 @@ class IncomingMessages:
         level = clean(str(fields.get("level", "info")), 16)
         self._emit(ServerLog(self._server, level, self._sanitiser.show_line(text, _LOG_CHARS)))
 
-    def _emit(self, event: Warned | ListChanged | ServerLog) -> None:
+    def _emit(self, event: ServerWarning | ListChanged | ServerLog) -> None:
         if self._on_event is not None:
             self._on_event(event)
 
