@@ -27,6 +27,16 @@ _MAX_COVERED = 1000
 # Services put their sockets no deeper. Looking at so many entries takes a few milliseconds.
 _SOCKET_DEPTH = 4
 _MAX_ENTRIES = 20_000
+# The kernel lets root change these without any capability, also in a process namespace.
+_KERNEL_SETTINGS = (
+    "/proc/sys",
+    "/proc/sysrq-trigger",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+)
 # Capabilities that root keeps: it may write to a workspace that belongs to another user. With any of the others root
 # could undo the sandbox, for example mount the file system again.
 _KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
@@ -119,6 +129,7 @@ class Bubblewrap:
         enclosing, others = self._split_hidden()
         return (
             *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
+            *chain.from_iterable(("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS),
             *chain.from_iterable(islice(_cover_sockets(self._workspace), _MAX_COVERED)),
             *_mask_arguments(enclosing),
             *("--bind", workspace, workspace),
