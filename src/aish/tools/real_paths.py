@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".
 _GIT_SETTINGS = "/.git/config"
 _LOGIN = re.compile(rb"(?i)://[^/\s]*@|extraheader|password|token|secret")
 _MAX_SETTINGS_BYTES = 256 * 1024
+_MAX_MODULES = 200
 
 
 class RealPaths:
@@ -68,13 +70,16 @@ class RealPaths:
         too much to look at."""
         for entry in _files_below(folder, follows=follows):
             name = entry.name.lower()
-            if filters and not any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters):
-                continue
+            is_named = not filters or any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters)
             if entry.is_symlink():
+                # Below a link to a folder, other names decide.
                 real = self._with_workspace_name(os.path.realpath(entry.path))
-                if not real.startswith(self._root + "/"):
+                is_read = is_named or os.path.isdir(real)  # noqa: PTH112 -- for each link of a tree
+                if is_read and (not real.startswith(self._root + "/") or self._is_secret(real)):
                     yield real
-            elif entry.path.endswith(_GIT_SETTINGS):
+            elif not is_named:
+                continue
+            elif entry.name == "config" and "/.git/" in entry.path:
                 if _holds_login(entry.path):
                     yield entry.path
             elif self._is_secret(entry.path) and not _is_skipped(entry.path, folder):
@@ -139,8 +144,16 @@ def _files_below(folder: str, *, follows: bool) -> Iterator[os.DirEntry[str]]:
 
 
 def _git_settings(folder: str) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        yield from (entry for entry in entries if entry.path.endswith(_GIT_SETTINGS))
+    """Yields the settings of the repository and of its submodules."""
+    folders, left = [folder], _MAX_MODULES
+    while folders and left > 0:
+        left -= 1
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == "config":
+                    yield entry
+                elif entry.name == "modules" or f"{folder}/modules" in entry.path:
+                    folders.append(entry.path)
 
 
 def _find_settings(path: str) -> str:

@@ -31,7 +31,7 @@ def workspace(tmp_path: Path) -> Path:
 
 def ask(root: Path, line: str) -> Verdict:
     context = ShellContext(cwd=str(root), home=str(root.parent), roots=(str(root),))
-    real_paths = RealPaths(root, lambda path: path.endswith("/.env"))
+    real_paths = RealPaths(root, lambda path: path.endswith(("/.env", ".key")))
     return PolicyGate(shell=context, real_paths=real_paths).judge(SHELL, {"command": line}).verdict
 
 
@@ -174,3 +174,45 @@ def test_a_name_that_means_a_program_of_the_workspace_is_asked_about(workspace: 
     assert judge("ls | head") is Verdict.ALLOW
     assert judge("free") is Verdict.ASK
     assert judge("ls | xargs -0 free") is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . -path './s*' -print0 | xargs -0 cat",
+        "find . -path './s*' -exec cat {} +",
+        "find . -name '*.txt' -exec cat {} +",
+        "git grep --untracked KEY -- 's*key'",
+    ],
+)
+def test_what_leads_to_a_secret_under_another_name_is_asked_about(workspace: Path, line: str) -> None:
+    (workspace / "src/own.key").write_text("KEY")
+    (workspace / "src/.env").write_text("KEY=1")
+    (workspace / "src/link.txt").symlink_to(".env")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+def test_a_pattern_says_nothing_of_names_below_a_link(workspace: Path) -> None:
+    (workspace / "all").symlink_to("/etc")
+    assert ask(workspace, "grep -R --include=*.txt x .") is Verdict.ASK
+
+
+def test_settings_of_a_submodule_may_hold_a_token(workspace: Path) -> None:
+    settings = workspace / ".git/modules/lib/config"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[core]\n")
+    assert ask(workspace, "grep -rh url .") is Verdict.ALLOW
+    settings.write_text('[remote "origin"]\n\turl = https://ann:x@github.com/a/b\n')
+    assert ask(workspace, "grep -rh url .") is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "npm_config_cache=x; npm ls",
+        "for npm_config_logs_max in 9; do npm ls; done",
+        "read npm_config_cache < f; npm ls",
+    ],
+)
+def test_settings_of_npm_are_not_changed(line: str) -> None:
+    assert classify(line, ShellContext(cwd="/w", home="/home/ann")).level is Level.UNKNOWN

@@ -58,6 +58,7 @@ QUIET_ENVIRONMENT = {
     "npm_config_update_notifier": "false",
     "npm_config_logs_max": "0",
     "npm_config_cache": "~/.npm",
+    "npm_config_timing": "false",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
 }

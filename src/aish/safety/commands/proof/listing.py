@@ -13,7 +13,9 @@ from aish.safety.commands.syntax.model import Block, BlockKind, Node
 
 EXACT = "exact"  # each name ends with NUL
 LINES = "lines"
-NAME_TESTS_OF_FIND = ("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename")
+# Tests of find. The patterns of paths match slashes, so they say nothing about names.
+NAME_TESTS = ("-name", "-iname")
+PATH_TESTS = ("-path", "-ipath", "-wholename", "-iwholename")
 # Options with which these still print whole names, one for each input: letters and long options.
 _FILTERS = {
     "sort": ("urnzVf", ()),
@@ -107,12 +109,12 @@ def _read_find(arguments: list[Field], scope: Scope) -> Listing:
         starts.append(field)
     if not _stay_inside(starts, scope) or ("-print0" in texts and "-print" in texts):
         return NO_LISTING
-    names = tuple(
-        value.text.rpartition("/")[2] for test, value in pairwise(arguments[:prints]) if test.text in NAME_TESTS_OF_FIND
-    )
+    tests = [(test.text, value.text.rpartition("/")[2]) for test, value in pairwise(arguments[:prints])]
+    names = tuple(name for test, name in tests if test in NAME_TESTS)
+    asked_for = tuple(name for test, name in tests if test in NAME_TESTS or test in PATH_TESTS)
     is_alternative = any(text in ("-o", "-or", "!", "-not", ",") for text in texts)
     start = tuple(starts) or (Field(".", (0, 1), "."),)
-    return Listing(EXACT if "-print0" in texts else LINES, start, () if is_alternative else names, names)
+    return Listing(EXACT if "-print0" in texts else LINES, start, () if is_alternative else names, asked_for)
 
 
 def _check_git(verb: str, arguments: Sequence[Field]) -> str:

@@ -49,6 +49,9 @@ def check_operands(
     files = _find_files(permit, found)
     for field in files:
         if field.text != "-":
+            if deep and not names_only and name.startswith("git ") and _WILDCARD.search(field.text):
+                # Git's wildcards match slashes.
+                proof.read(Field(".", field.span, field.raw), scope, deep=True)
             for named in _with_committed_file(name, field):
                 proof.read(named, scope, deep=deep or permit.folders, names_only=names_only,
                            filters=chosen, follows=follows)  # fmt: skip

@@ -12,7 +12,7 @@ from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
-from aish.safety.commands.proof.listing import EXACT, NAME_TESTS_OF_FIND
+from aish.safety.commands.proof.listing import EXACT, NAME_TESTS, PATH_TESTS
 from aish.safety.commands.proof.operands import check_operands, fed_field
 from aish.safety.commands.proof.program_checks import CHECKS
 from aish.safety.commands.scope import Listing, Scope
@@ -279,6 +279,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
     table = tables.read_only()
     starts: list[Field] = []
     names: list[str] = []
+    paths: list[str] = []
     runs = is_alternative = follows = False
     index = 0
     while index < len(arguments):
@@ -286,15 +287,15 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         text = field.text
         index += 1
         if text in table.find_valued:
-            if text in NAME_TESTS_OF_FIND and index < len(arguments):
-                names.append(arguments[index].text.rpartition("/")[2])
+            if index < len(arguments) and text in (*NAME_TESTS, *PATH_TESTS):
+                (names if text in NAME_TESTS else paths).append(arguments[index].text.rpartition("/")[2])
             if index < len(arguments) and _may_be_action(arguments[index]):
                 raise _Unproved(f"{arguments[index].shown} may become an action of find")
             index += 1
         elif text == "-execdir":
             raise _Unproved("find runs a command in folders of its own")
         elif text == "-exec":
-            found = Listing(EXACT, tuple(starts) or _HERE, () if is_alternative else tuple(names), tuple(names))
+            found = Listing(EXACT, tuple(starts) or _HERE, () if is_alternative else tuple(names), (*names, *paths))
             index = _check_exec(arguments, index, found, scope, proof, depth)
             runs = True
         elif text in table.find_plain or re.fullmatch(r"-O[0-3]|-newer[aBcm][aBcmt]", text):

@@ -40,7 +40,7 @@ from aish.safety.redaction.secret_formats import looks_secret
 
 _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _STEERING_NAMES = re.compile(
-    r".*_proxy|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path"
+    r".*_proxy|npm_.*|path|cdpath|fpath|manpath|histchars|auto_resume|prompt|argv|status|psvar|module_path"
 )
 _SAFE_OPERATORS = frozenset(
     {"", ":-", "-", ":+", "+", ":?", "?", "#", "##", "%", "%%", "/", "//", "^", "^^", ",", ",,", "/#", "/%"}
