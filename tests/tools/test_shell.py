@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.app.safety import CommandRunner
+from aish.app.safety import CommandContainment, CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
@@ -232,6 +232,16 @@ async def test_a_workspace_within_what_is_hidden_stays_in_sight(tmp_path):
     output = await tools(inside, fence).call("run", {"command": "echo in > x; cat x ../aish.db"}, Context())
     assert "in\n" in output.parts[0].text and "hush" not in output.parts[0].text
     assert (inside / "x").read_text() == "in\n"
+
+
+def test_a_name_with_wildcards_may_mean_a_file_that_exists(tmp_path):
+    (tmp_path / "a.txt").touch()
+    commands = CommandRunner(LaunchContext(tmp_path, {}), SafetyConfig())
+    shell = ShellContext(cwd=str(tmp_path), home="/home/u", roots=(str(tmp_path),))
+    containment = CommandContainment(commands, shell)
+    names = ("b.txt", "[id].txt", "*", "?.txt", "[a].txt", "a.txt")
+    new = [name for name in names if containment.is_new(str(tmp_path / name))]
+    assert new == ["b.txt", "[id].txt"]
 
 
 class TenantContext(Context):

@@ -191,4 +191,7 @@ class CommandContainment:
     def is_new(self, path: str) -> bool:
         folders = (*self._shell.roots, _TMP)
         is_inside = any(Path(path).is_relative_to(folder) for folder in folders)
-        return is_inside and not os.path.lexists(path)
+        if not is_inside or os.path.lexists(path):
+            return False
+        # `cp a *` overwrites the last file that matches. Brackets are also in names of files: `[id].tsx`.
+        return "*" not in path and "?" not in path and next(Path("/").glob(path[1:]), None) is None

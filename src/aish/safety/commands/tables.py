@@ -56,6 +56,7 @@ class WriterProgram(msgspec.Struct, frozen=True):
     to: str = ""
     options: str = ""
     needs: str = ""
+    unless: str = ""
     append: str = ""
     change: PathChange = PathChange.OVERWRITE
 
@@ -81,6 +82,7 @@ class QueryClient(msgspec.Struct, frozen=True):
     options: str = ""
     single: bool = False
     mongo: bool = False
+    local: bool = False  # its databases are files, so a sandbox does not hold what it changes
 
 
 class Permit(msgspec.Struct, frozen=True):

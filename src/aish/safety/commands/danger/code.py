@@ -82,6 +82,8 @@ def check_query(client: QueryClient, text: str, span: Span, findings: Findings) 
     """Like `check_code` for SQL and similar languages; clients can run shell commands, too."""
     loss = find_mongo_loss(text) if client.mongo else find_loss(text)
     _note_loss(loss, span, findings)
+    if client.local and _REPLACES.search(text):
+        findings.doubt("it may replace rows of the database", span, "write.rows", "write")
     yield from _DOT_SHELL.findall(text)[:_MAX_LITERALS]
 
 
@@ -99,6 +101,8 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
+# `.read` runs statements of a file.
+_REPLACES = re.compile(r"\bINSERT\s+OR\s+REPLACE\b|\bREPLACE\s+INTO\b|^\s*\.read\b", re.IGNORECASE | re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
 _STRING = re.compile(r"'(?:[^']|'')*'")
 _DROP = re.compile(

@@ -297,6 +297,9 @@ class CommandScan:
             for word in re.split(r"[\s=]+", field.text.removeprefix("-f"))[:8]:
                 check_script(word.strip("'\";"), field.span, self.findings)
         if scope.stdin:
+            if client.local and not texts and DYNAMIC in scope.stdin:
+                text = f"{call.name} runs statements that are only known when it runs"
+                self.findings.doubt(text, call.span, "write.script", "write")
             texts.append(scope.stdin)
         for text in texts:
             for command in check_query(client, text, call.span, self.findings):

@@ -33,6 +33,16 @@ _CURL = grammar(
     " -u: --user= -A: -e: -b: -F: -T: -x: -w: -m: --retry= --max-time= --connect-timeout= --url="
 )
 _GIT = grammar("-C: -c: --git-dir= --work-tree= --namespace= -f: --file= --type= --blob=")
+# With these `-o` names a file; the option `--output` of all others that show patches may be shortened.
+_GIT_ARCHIVE = grammar("-o: --output= -C: -c: --format= --prefix= --remote= --exec= --add-file= --mtime=")
+_GIT_PATCHES = grammar(
+    "--outp= --outpu= --output= -C: -c: --git-dir= --work-tree= -n: --format= --since= --until= -U: -S: -G:"
+)
+_SOX = grammar(
+    "-b: -c: -e: -r: -t: -v: -C: --bits= --channels= --encoding= --rate= --type= --volume= --compression= --comment="
+    " --add-comment= --combine= --effects-file= --buffer= --input-buffer= --temp= --endian="
+)
+_SOX_READS_ONLY = ("--i", "--info", "--version", "-h", "--help")
 _GIT_CONFIG_CHANGES = (
     *("--add", "--unset", "--unset-all", "--replace-all", "--remove-section", "--rename-section", "-e", "--edit"),
 )
@@ -140,11 +150,38 @@ def _check_git(call: Call, scope: Scope, findings: Findings) -> None:
         if any(is_precious_target(field, scope) for field in places):
             text = "deletes files that git does not track in a place that matters"
             findings.danger(text, call.span, "git.clean-precious", "git", catastrophe=True)
+    _check_git_output(call, verb, words, scope, findings)
     if verb != "config" or found.has(*_GIT_CONFIG_READS):
         return
     is_reading = words[:1] == ["get"] or len(words) < 2
     if found.has(*_GIT_CONFIG_CHANGES) or words[:1] in _GIT_CONFIG_VERBS or not is_reading:
         findings.doubt("changes the settings of git, some of which it runs", call.span, "write.git-config", "write")
+
+
+def _check_git_output(call: Call, verb: str, words: list[str], scope: Scope, findings: Findings) -> None:
+    found = scan(call.arguments, _GIT_ARCHIVE if verb == "archive" else _GIT_PATCHES)
+    targets = found.values("-o", "--output", "--outpu", "--outp")
+    if verb == "bundle" and words[:1] == ["create"]:
+        targets += words[1:2]
+    folder = "".join(f"{value}/" for value in found.values("-C"))
+    for target in targets:
+        if target != "-":
+            path = target if target.startswith(("/", "~")) else folder + target
+            note_write(Field(path, call.span, path), PathChange.OVERWRITE, scope, findings, firm=False)
+
+
+def _check_sox(call: Call, scope: Scope, findings: Findings) -> None:
+    """All files but the first may be the output, as effects follow it. `-n` in the place of a file is no file."""
+    found = scan(call.arguments, _SOX)
+    if found.has(*_SOX_READS_ONLY):
+        return
+    texts = [field.text for field in call.arguments]
+    before = scan(call.arguments[: texts.index("-n")], _SOX).positionals if "-n" in texts else found.positionals
+    if "-n" in texts and len(before) == 1:
+        return
+    for target in found.positionals[1 if before else 0 :]:
+        if target.text != "-":
+            note_write(target, PathChange.OVERWRITE, scope, findings, firm=False)
 
 
 _HANDLERS: dict[str, Callable[[Call, Scope, Findings], None]] = {
@@ -156,4 +193,5 @@ _HANDLERS: dict[str, Callable[[Call, Scope, Findings], None]] = {
     "sort": _check_sort,
     "openssl": _check_openssl,
     "git": _check_git,
+    "sox": _check_sox,
 }

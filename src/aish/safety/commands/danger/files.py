@@ -110,8 +110,11 @@ def check_fed_file(words: list[Field], source: Field, scope: Scope, findings: Fi
         appends = any(word.text in ("-a", "--append") for word in words[1:])
         for target in () if appends else targets:
             findings.danger(f"empties {target.shown}", target.span, "redirect.empty", "truncation")
-    if tables.clients().find(name):
+    clients = tables.clients().find(name)
+    if clients:
         check_script(source.text, source.span, findings)
+    if any(client.local for client in clients):
+        findings.doubt(f"{name} runs the statements of {source.shown}", source.span, "write.script", "write")
 
 
 def check_script(path: str, span: Span, findings: Findings) -> None:
@@ -123,7 +126,7 @@ def check_script(path: str, span: Span, findings: Findings) -> None:
 def check_written_arguments(call: Call, scope: Scope, findings: Findings) -> None:
     for writer in tables.writers().find(call.name):
         found = scan(call.arguments, grammar(writer.options))
-        if writer.needs and not found.has(*writer.needs.split()):
+        if (writer.needs and not found.has(*writer.needs.split())) or found.has(*writer.unless.split()):
             continue
         change = PathChange.APPEND if writer.append and found.has(*writer.append.split()) else writer.change
         for target in _find_targets(writer, found, call):
@@ -139,7 +142,7 @@ def _find_targets(writer: WriterProgram, found: Scan, call: Call) -> list[Field]
         return positionals if found.has("-e", "--expression", "--reference") else positionals[1:]
     if writer.which == "first":
         return named + positionals[:1]
-    if writer.which == "last" and not named and len(positionals) > 1:
+    if not named and (writer.which == "end" or (writer.which == "last" and len(positionals) > 1)):
         return positionals[-1:]
     return named
 
