@@ -184,7 +184,7 @@ async def test_while_a_server_is_known_to_be_away_each_is_told_after_one_attempt
 
     async with await asyncio.start_server(cut, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        store = PostgresStore(f"postgresql://aish@127.0.0.1:{port}/aish?sslmode=disable", patience_s=1.0)
+        store = PostgresStore(f"postgresql://aish@127.0.0.1:{port}/aish?sslmode=disable", patience_s=4.0)
         made = []
         for number in range(3):
             with pytest.raises(StoreError, match="cannot be reached"):

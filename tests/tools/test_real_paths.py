@@ -46,11 +46,15 @@ def test_a_wildcard_leads_to_what_the_shell_would_match(tmp_path: Path) -> None:
     assert list(look(folder)(read(folder / ".e*", glob=True))) == [str(folder / ".env")]
 
 
-def test_below_a_folder_only_secrets_are_found_and_packages_are_left_out(tmp_path: Path) -> None:
+def test_below_a_folder_only_secrets_are_found_also_in_packages(tmp_path: Path) -> None:
     for name in ("src/.env", "src/a.py", "node_modules/x/.env"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    assert list(look(tmp_path)(read(tmp_path, deep=True))) == [str(tmp_path / "src/.env")]
+    assert list(look(tmp_path)(read(tmp_path, deep=True))) == [
+        str(tmp_path / "src/.env"),
+        str(tmp_path / "node_modules/x/.env"),
+    ]
+    (tmp_path / "node_modules/x/.env").unlink()
     (tmp_path / "src/inside").symlink_to(tmp_path / "src/a.py")
     (tmp_path / "src/link").symlink_to("/etc/passwd")
     assert sorted(look(tmp_path)(read(tmp_path, deep=True))) == ["/etc/passwd", str(tmp_path / "src/.env")]

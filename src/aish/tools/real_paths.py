@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -20,9 +21,14 @@ from aish.types.globs import widen_brackets
 
 # Walking this many entries takes a few milliseconds.
 _MAX_ENTRIES = 3_000
-_MAX_ENTRIES_WITH_LINKS = 20_000
-# Folders of packages and histories, whose contents come from elsewhere. Links in them count where links are followed.
-_SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", "target", "site-packages"})
+# More than that, where links are followed or packages are read, too.
+_MAX_ENTRIES_OF_ALL = 20_000
+# Folders of packages and histories, whose contents come from elsewhere. They are looked at last.
+_PACKAGES = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", "target", "site-packages"})
+# Packages bring certificates and keys for their tests.
+_PUBLIC_IN_PACKAGES = (".pem", ".key", ".crt", ".cer", ".der", ".p12", ".pfx", ".jks", ".asc", ".gpg", ".csr")
+_IGNORE_FILES = frozenset({".gitignore", ".ignore", ".rgignore"})
+_EXCEPTION = re.compile(rb"^!", re.MULTILINE)
 
 _GIT_SETTINGS = "/.git/config"
 _LOGIN = re.compile(rb"(?i)://[^/\s]*@|extraheader|password|token|secret")
@@ -53,7 +59,7 @@ class RealPaths:
             elif read.glob:
                 yield path
             if read.deep:
-                yield from self._below(path, read.filters, follows=read.follows)
+                yield from self._below(read, path)
 
     def find_own_program(self, name: str, cwd: str) -> str:
         """Returns the program if PATH finds it in the workspace, or in a relative folder; else ""."""
@@ -65,13 +71,15 @@ class RealPaths:
                 return path if is_own else ""
         return ""
 
-    def _below(self, folder: str, filters: Sequence[str], *, follows: bool) -> Iterator[str]:
+    def _below(self, read: Read, folder: str) -> Iterator[str]:
         """Yields secrets, and targets of links that lead elsewhere. Raises TooBig if links are followed and there is
         too much to look at."""
-        for entry in _files_below(folder, follows=follows):
+        for entry, in_package in self._files_below(read, folder):
             name = entry.name.lower()
-            is_named = not filters or any(fnmatchcase(name, widen_brackets(pattern.lower())) for pattern in filters)
+            is_named = not read.filters or any(fnmatchcase(name, pattern.lower()) for pattern in read.filters)
             if entry.is_symlink():
+                if read.ignores_links:
+                    continue
                 # Below a link to a folder, other names decide.
                 real = self._with_workspace_name(os.path.realpath(entry.path))
                 is_read = is_named or os.path.isdir(real)  # noqa: PTH112 -- for each link of a tree
@@ -82,8 +90,37 @@ class RealPaths:
             elif entry.name == "config" and "/.git/" in entry.path:
                 if _holds_login(entry.path):
                     yield entry.path
-            elif self._is_secret(entry.path) and not _is_skipped(entry.path, folder):
+            elif self._is_secret(entry.path) and not (in_package and name.endswith(_PUBLIC_IN_PACKAGES)):
                 yield entry.path
+
+    def _files_below(self, read: Read, folder: str) -> Iterator[tuple[os.DirEntry[str], bool]]:
+        """Yields all that is no folder, and whether it belongs to a package."""
+        folders, packages = deque([folder]), deque[str]()
+        skips_hidden = read.skips_hidden and not _has_exceptions(folder)
+        left = _MAX_ENTRIES_OF_ALL if read.follows else _MAX_ENTRIES
+        seen = {folder}
+        while (folders or packages) and left > 0:
+            in_package = not folders
+            if in_package and left <= _MAX_ENTRIES:
+                left += _MAX_ENTRIES_OF_ALL - _MAX_ENTRIES
+            for entry in _list_entries((folders or packages).popleft(), left):
+                left -= 1
+                if skips_hidden and entry.name[0] == ".":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name == ".git":
+                        yield from ((settings, False) for settings in _git_settings(entry.path))
+                    elif in_package or entry.name in _PACKAGES:
+                        packages.append(entry.path)
+                    else:
+                        folders.append(entry.path)
+                    continue
+                yield entry, in_package
+                if read.follows and entry.is_dir() and (real := os.path.realpath(entry.path)) not in seen:
+                    seen.add(real)
+                    folders.append(real)
+        if read.follows and left <= 0:
+            raise TooBig("it follows links, and there is too much below it to look at")
 
     def _matches(self, read: Read) -> Sequence[str]:
         return _expand_pattern(read.path) if read.glob else (read.path,)
@@ -123,24 +160,27 @@ def _list_names(folder: str, limit: int) -> list[str]:
         return []
 
 
-def _files_below(folder: str, *, follows: bool) -> Iterator[os.DirEntry[str]]:
-    left = _MAX_ENTRIES_WITH_LINKS if follows else _MAX_ENTRIES
-    folders = [folder]
+def _list_entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(itertools.islice(entries, limit))
+    except OSError:
+        return []
+
+
+def _has_exceptions(folder: str) -> bool:
+    """Whether a file there says what is searched although it is hidden (`!.env`)."""
+    folders, left = deque([folder]), _MAX_ENTRIES
     while folders and left > 0:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in itertools.islice(entries, left):
-                    left -= 1
-                    if not entry.is_dir(follow_symlinks=False):
-                        yield entry
-                    elif follows or entry.name not in _SKIPPED:
-                        folders.append(entry.path)
-                    elif entry.name == ".git":
-                        yield from _git_settings(entry.path)
-        except OSError:
-            continue
-    if follows and left <= 0:
-        raise TooBig("it follows links, and there is too much below it to look at")
+        for entry in _list_entries(folders.popleft(), left):
+            left -= 1
+            if entry.name in _IGNORE_FILES:
+                with suppress(OSError), Path(entry.path).open("rb") as file:
+                    if _EXCEPTION.search(file.read(_MAX_SETTINGS_BYTES)):
+                        return True
+            elif entry.name[0] != "." and entry.name not in _PACKAGES and entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+    return left <= 0
 
 
 def _git_settings(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -161,11 +201,6 @@ def _find_settings(path: str) -> str:
     folder = Path(path.removesuffix(_GIT_SETTINGS))
     found = (above / ".git" / "config" for above in (folder, *folder.parents))
     return next((str(settings) for settings in found if settings.is_file()), "")
-
-
-def _is_skipped(path: str, folder: str) -> bool:
-    """Whether a folder between the two is one of those whose contents come from elsewhere."""
-    return not _SKIPPED.isdisjoint(path[len(folder) :].split("/"))
 
 
 def _holds_login(path: str) -> bool:

@@ -46,9 +46,9 @@ LISTS = [
     "diff -N src empty",
     "git diff --no-index empty src",
     "git diff empty src",
-    "grep -r x .",
-    "grep -r --include=*.txt x .",
-    "rg x src",
+    "grep -R x .",
+    "grep -R --include=*.txt x .",
+    "rg -uu --follow x src",
     f"cat {'notes.txt ' * 60} src/b.txt",
 ]
 
@@ -71,7 +71,7 @@ def test_a_secret_below_is_asked_about(workspace: Path, line: str) -> None:
     assert ask(workspace, line) is Verdict.ASK
 
 
-@pytest.mark.parametrize("line", ["find . -name '*.txt' -print0 | xargs -0 cat", "grep -r --include=*.txt x ."])
+@pytest.mark.parametrize("line", ["find . -name '*.txt' -print0 | xargs -0 cat", "grep -R --include=*.txt x ."])
 def test_a_secret_that_the_pattern_leaves_out_does_not_matter(workspace: Path, line: str) -> None:
     (workspace / "src/.env").write_text("KEY=1")
     assert ask(workspace, line) is Verdict.ALLOW
@@ -216,3 +216,82 @@ def test_settings_of_a_submodule_may_hold_a_token(workspace: Path) -> None:
 )
 def test_settings_of_npm_are_not_changed(line: str) -> None:
     assert classify(line, ShellContext(cwd="/w", home="/home/ann")).level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize("line", ["grep -rn KEY .", "grep -rn --include=*.txt KEY .", "rg KEY", "rg -t py KEY src"])
+def test_links_that_a_search_passes_over_do_not_matter(workspace: Path, line: str) -> None:
+    (workspace / "src/out.txt").symlink_to("/etc/passwd")
+    assert ask(workspace, line) is Verdict.ALLOW
+    (workspace / "named.txt").symlink_to("/etc/passwd")
+    assert ask(workspace, f"{line} named.txt") is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("rg KEY", Verdict.ALLOW),
+        ("rg -l KEY -t py", Verdict.ALLOW),
+        ("rg --files | head -50", Verdict.ALLOW),
+        ("rg --hidden KEY", Verdict.ASK),
+        ("rg -uu KEY", Verdict.ASK),
+        ("rg -. KEY", Verdict.ASK),
+        ("rg -g '*' KEY", Verdict.ASK),
+        ("rg KEY .env", Verdict.ASK),
+        ("grep -rn KEY .", Verdict.ASK),
+    ],
+)
+def test_rg_passes_over_hidden_files(workspace: Path, line: str, verdict: Verdict) -> None:
+    (workspace / ".env").write_text("KEY=1")
+    assert ask(workspace, line) is verdict
+
+
+@pytest.mark.parametrize("file", [".gitignore", "src/.ignore", ".rgignore"])
+def test_a_project_may_say_that_hidden_files_are_searched(workspace: Path, file: str) -> None:
+    (workspace / "src/.env").write_text("KEY=1")
+    (workspace / file).write_text("*.log\n!.env\n")
+    assert ask(workspace, "rg KEY") is Verdict.ASK
+
+
+def test_packages_may_hold_public_keys_but_no_secrets_or_links(workspace: Path) -> None:
+    package = workspace / "node_modules/p"
+    package.mkdir(parents=True)
+    (package / "test.key").write_text("x")
+    assert ask(workspace, "grep -rn KEY .") is Verdict.ALLOW
+    (package / "link").symlink_to("/etc/passwd")
+    assert ask(workspace, "grep -rn KEY .") is Verdict.ALLOW
+    assert ask(workspace, "find . -type f -exec cat {} +") is Verdict.ASK
+    (package / "link").unlink()
+    (package / ".env").write_text("x")
+    assert ask(workspace, "grep -rn KEY .") is Verdict.ASK
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["grep -R BEGIN docs", "rg -L BEGIN docs", "diff -r -N docs empty", "zcat -rf docs"],
+)
+def test_a_folder_behind_a_link_is_looked_at_too(workspace: Path, line: str) -> None:
+    (workspace / "docs").mkdir()
+    (workspace / "docs/c").symlink_to("../src")
+    assert ask(workspace, line) is Verdict.ALLOW
+    (workspace / "src/.env").write_text("x")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", ["find -L . -name x", "find . -follow -name x", "du -L .", "tree -l .", "ls -LR ."])
+def test_names_behind_links_below_count_where_links_are_followed(workspace: Path, line: str) -> None:
+    assert ask(workspace, line) is Verdict.ALLOW
+    (workspace / "src/away").symlink_to("/root")
+    assert ask(workspace, line) is Verdict.ASK
+
+
+def test_names_of_a_folder_behind_a_link_in_the_middle_count(workspace: Path) -> None:
+    (workspace / "root").symlink_to("/")
+    assert ask(workspace, "ls -R root/etc") is Verdict.ASK
+
+
+@pytest.mark.parametrize("line", ["git ls-files -z src | xargs -0 cat", "find -P src -print0 | xargs -0 cat"])
+def test_where_listed_names_lie_is_what_was_named(workspace: Path, line: str) -> None:
+    (workspace / ".env").write_text("x")
+    assert ask(workspace, line) is Verdict.ALLOW
+    (workspace / "src/.env").write_text("x")
+    assert ask(workspace, line) is Verdict.ASK

@@ -71,6 +71,8 @@ class Read(msgspec.Struct, frozen=True):
     names_only: bool = False  # lists names and sizes, shows no content
     glob: bool = False  # `path` is a pattern
     follows: bool = False  # with `deep`: also where links lead
+    ignores_links: bool = False  # with `deep`: links below it are not read
+    skips_hidden: bool = False  # with `deep`: not what is hidden
     filters: tuple[str, ...] = ()  # with `deep`: name patterns, of which one must match a file
 
 

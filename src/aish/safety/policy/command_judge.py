@@ -62,9 +62,7 @@ def _check_disk(finding: LineVerdict, shell: ShellContext, real_paths: RealPaths
     if finding.level is not Level.SAFE:
         return finding
     for read in finding.reads:
-        # Of names only where the folder itself leads: names below it are harmless.
-        checked = msgspec.structs.replace(read, deep=False) if read.names_only else read
-        reason = _find_disk_reason(checked, shell, real_paths)
+        reason = _find_disk_reason(read, shell, real_paths)
         if reason is not None:
             return msgspec.structs.replace(finding, level=Level.UNKNOWN, reasons=(reason,))
     return finding
@@ -83,9 +81,13 @@ def _check_programs(case: JudgedCall, finding: LineVerdict) -> LineVerdict:
 
 def _find_disk_reason(read: Read, shell: ShellContext, real_paths: RealPaths) -> Reason | None:
     scope = Scope(shell)
+    # Names below a folder are harmless, if no link there is followed. Those behind a link to the folder itself count.
+    looked_at = read if read.follows or not read.names_only else msgspec.structs.replace(read, deep=False)
     try:
-        for path in real_paths(read):
-            exposure = classify_read(path, scope, deep=False, names_only=read.names_only, glob=False)
+        for path in real_paths(looked_at):
+            exposure = classify_read(
+                path, scope, deep=read.deep and read.names_only, names_only=read.names_only, glob=False
+            )
             if exposure is Exposure.SECRET:
                 return Reason(f"reads {path}, which holds a secret", read.span, "secret", "secret")
             if exposure is Exposure.OUTSIDE:

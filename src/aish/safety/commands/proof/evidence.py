@@ -23,6 +23,11 @@ _PLAIN_FILTER = re.compile(r"[\w.*-]+")
 # A name below the workspace, as `find`, `xargs` and a loop give it.
 _BELOW = DYNAMIC + INSIDE
 
+# How a file is read: what a read records besides its path.
+CONTENTS = Read("", inside=False, span=(0, 0))
+FOLDER = replace(CONTENTS, deep=True)
+NAMES_ONLY = replace(CONTENTS, names_only=True)
+
 
 class Proof:
     def __init__(self) -> None:
@@ -42,26 +47,17 @@ class Proof:
         self.hosts[host] = None
         self.doubt(f"{name} talks to {host}", span, "network", "network")
 
-    def read(
-        self,
-        field: Field,
-        scope: Scope,
-        *,
-        deep: bool = False,
-        names_only: bool = False,
-        filters: tuple[str, ...] = (),
-        follows: bool = False,
-    ) -> None:
-        """Records a file or folder that a program reads. Adds a doubt if it is unknown or may do harm."""
+    def read(self, field: Field, scope: Scope, how: Read = CONTENTS) -> None:
+        """Records a file or folder that a program reads, and how. Adds a doubt if it is unknown or may do harm."""
         text = field.text
-        if text in (_BELOW, f"./{_BELOW}") or (names_only and text == DYNAMIC + NAMES):
+        if text in (_BELOW, f"./{_BELOW}") or (how.names_only and text == DYNAMIC + NAMES):
             if scope.cwd is None:
                 self._doubt_unknown(field)
-            elif not names_only:
-                self.read_listed(field, scope, deep=deep)
+            elif not how.names_only:
+                self.read_listed(field, scope, deep=how.deep)
             return
-        plain = filters if all(map(_PLAIN_FILTER.fullmatch, filters)) else ()
-        read = Read("", inside=False, span=field.span, deep=deep, names_only=names_only, follows=follows, filters=plain)
+        filters = how.filters if all(map(_PLAIN_FILTER.fullmatch, how.filters)) else ()
+        read = replace(how, span=field.span, filters=filters)
         for value, glob in _possible_values(field, scope):
             self._read_value(value, field, scope, replace(read, glob=glob))
 
@@ -72,7 +68,7 @@ class Proof:
             self.doubt("looks for files that hold secrets", field.span, "secret", "secret")
         for start in listing.starts:
             here = Field(start.text, field.span, start.raw, start.glob)
-            self.read(here, scope, deep=True, filters=() if deep else listing.patterns)
+            self.read(here, scope, replace(FOLDER, filters=() if deep else listing.patterns))
 
     def read_repository_settings(self, arguments: Sequence[Field], scope: Scope) -> None:
         """Records that addresses in the settings are shown. Only the disk tells whether one holds a login."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,6 +12,9 @@ from aish.safety.commands.scope import NO_LISTING, Listing, Scope
 from aish.safety.commands.syntax.expansion import Field, expand
 from aish.safety.commands.syntax.model import Block, BlockKind, Node
 
+_WILDCARD = re.compile(r"[*?\[]")
+# Options of find before its starting points.
+_LEADING = re.compile(r"-P|-O[0-3]")
 EXACT = "exact"  # each name ends with NUL
 LINES = "lines"
 # Tests of find. The patterns of paths match slashes, so they say nothing about names.
@@ -53,7 +57,9 @@ def find_listing(node: Node, scope: Scope) -> Listing:
         return _read_find(arguments, scope)
     here = (Field(".", fields[0].span, "."),)
     if name == "git" and arguments and arguments[0].text in _VERBS:
-        return Listing(_check_git(arguments[0].text, arguments[1:]), here)
+        named = tuple(field for field in arguments[1:] if field.text[:1] != "-" and field.exact)
+        is_plain = arguments[0].text == "ls-files" and not any(_WILDCARD.search(field.text) for field in named)
+        return Listing(_check_git(arguments[0].text, arguments[1:]), named if named and is_plain else here)
     return Listing(_check_finder(name, arguments, scope), here) if name in _FINDERS else NO_LISTING
 
 
@@ -103,7 +109,8 @@ def _read_find(arguments: list[Field], scope: Scope) -> Listing:
     if any(text in ("-printf", "-exec", "-execdir", "-ls", "-follow", "-L", "-H") for text in texts):
         return NO_LISTING
     starts: list[Field] = []
-    for field in arguments:
+    before = next((at for at, text in enumerate(texts) if not _LEADING.fullmatch(text)), 0)
+    for field in arguments[before:]:
         if field.text[:1] in ("-", "(", "!"):
             break
         starts.append(field)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from aish.safety.commands.options import Flag, Grammar, Scan, grammar, scan
-from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.evidence import CONTENTS, FOLDER, NAMES_ONLY, Proof
 from aish.safety.commands.proof.exposure import name_pattern_is_secret
 from aish.safety.commands.scope import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
 from aish.safety.commands.tables import Permit
+from aish.safety.commands.verdict import Read
 
 _WILDCARD = re.compile(r"[*?\[]")
 _MIN_ABBREVIATION = 3  # `--f`
@@ -26,6 +29,7 @@ def check_operands(
     rules = grammar(flags or permit.flags, single=permit.single)
     found = scan(arguments, rules)
     names_only = permit.operands == "names"
+    contents = NAMES_ONLY if names_only else CONTENTS
     if refused := _find_refused(permit, found, arguments):
         proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
         return
@@ -38,26 +42,37 @@ def check_operands(
     if permit.shows_remote:
         proof.read_repository_settings(arguments, scope)
     for field in _find_option_files(permit, found, rules):
-        proof.read(field, scope, names_only=names_only)
+        proof.read(field, scope, contents)
     if permit.operands == "text":
         _check_text(found, scope, proof)
         return
-    _check_option_values(found, arguments, scope, proof, names_only=names_only)
-    deep = permit.deep == "*" or found.has(*permit.deep.split())
-    chosen = () if _has_other_filters(found) else tuple(text for text in filters if not text.startswith("!"))
-    follows = found.has(*permit.follows.split())
+    _check_option_values(found, arguments, scope, proof, contents)
+    how = _find_manner(permit, found, filters, contents)
     files = _find_files(permit, found)
     for field in files:
         if field.text != "-":
-            if deep and not names_only and name.startswith("git ") and _WILDCARD.search(field.text):
+            if how.deep and not names_only and name.startswith("git ") and _WILDCARD.search(field.text):
                 # Git's wildcards match slashes.
-                proof.read(Field(".", field.span, field.raw), scope, deep=True)
+                proof.read(Field(".", field.span, field.raw), scope, FOLDER)
             for named in _with_committed_file(name, field):
-                proof.read(named, scope, deep=deep or permit.folders, names_only=names_only,
-                           filters=chosen, follows=follows)  # fmt: skip
-    if not files and (permit.here or deep):
+                proof.read(named, scope, replace(how, deep=True) if permit.folders else how)
+    if not files and (permit.here or how.deep):
         here = (found.positionals or arguments or (Field(".", (0, 1), "."),))[0]
-        proof.read(Field(".", here.span, "."), scope, deep=deep, names_only=names_only, filters=chosen, follows=follows)
+        proof.read(Field(".", here.span, "."), scope, how)
+
+
+def _find_manner(permit: Permit, found: Scan, filters: Sequence[str], contents: Read) -> Read:
+    """Returns how the program reads folders with these options."""
+    follows = permit.follows == "*" or found.has(*permit.follows.split())
+    ignores_links = permit.ignores_links == "*" or found.has(*permit.ignores_links.split())
+    return replace(
+        contents,
+        deep=permit.deep == "*" or found.has(*permit.deep.split()),
+        follows=follows,
+        ignores_links=ignores_links and not follows,
+        skips_hidden=bool(permit.shows_hidden) and not found.has(*permit.shows_hidden.split()),
+        filters=() if _has_other_filters(found) else tuple(text for text in filters if not text.startswith("!")),
+    )
 
 
 def _leads_above(text: str) -> bool:
@@ -82,9 +97,7 @@ def _with_committed_file(name: str, field: Field) -> Iterator[Field]:
         yield Field(path, field.span, field.raw, glob, field.split)
 
 
-def _check_option_values(
-    found: Scan, arguments: Sequence[Field], scope: Scope, proof: Proof, *, names_only: bool
-) -> None:
+def _check_option_values(found: Scan, arguments: Sequence[Field], scope: Scope, proof: Proof, contents: Read) -> None:
     """Reads what an option's value may add: as several words it is a file, too (`x='a .env'; grep -e $x f`)."""
     operands = {id(field) for field in found.positionals}
     for field in arguments:
@@ -92,7 +105,7 @@ def _check_option_values(
             continue
         if field.split or field.text[:1] != "-":  # `-n$x` may be `-n1 .env`
             rest = Field(DYNAMIC, field.span, field.raw, split=True) if field.text[:1] == "-" else field
-            proof.read(rest, scope, names_only=names_only)
+            proof.read(rest, scope, contents)
 
 
 def _find_files(permit: Permit, found: Scan) -> tuple[Field, ...]:
@@ -154,7 +167,7 @@ def _check_text(found: Scan, scope: Scope, proof: Proof) -> None:
     """Text is not read, but `echo *` lists names."""
     for field in found.positionals:
         if field.glob:
-            proof.read(field, scope, names_only=True)
+            proof.read(field, scope, NAMES_ONLY)
 
 
 def fed_field(field: Field, listing: str) -> Field:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
+from msgspec.structs import replace
+
 from aish.safety.commands import tables
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import absolute_path
-from aish.safety.commands.proof.evidence import Proof
+from aish.safety.commands.proof.evidence import NAMES_ONLY, Proof
 from aish.safety.commands.proof.listing import EXACT, NAME_TESTS, PATH_TESTS
 from aish.safety.commands.proof.operands import check_operands, fed_field
 from aish.safety.commands.proof.program_checks import CHECKS
@@ -178,7 +180,7 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
             permit = _find_verb(name, " ".join(field.text for field in words))
             if permit is not None:
                 if program.here:
-                    proof.read(Field(".", words[0].span, "."), scope, names_only=True)
+                    proof.read(Field(".", words[0].span, "."), scope, NAMES_ONLY)
                 shown = f"{name} {words[0].text}"
                 _check_permit(name, shown, permit, found.positionals[count:], scope, proof, 0)
                 return
@@ -311,7 +313,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
     if runs and follows:
         raise _Unproved("find follows links, which may lead anywhere")
     for start in starts or _HERE:
-        proof.read(start, scope, deep=True, names_only=True)
+        proof.read(start, scope, replace(NAMES_ONLY, deep=True, follows=follows))
 
 
 def _may_be_action(field: Field) -> bool:
