@@ -199,8 +199,19 @@ def _git_settings(folder: str) -> Iterator[os.DirEntry[str]]:
 def _find_settings(path: str) -> str:
     """Returns the settings of the repository in which the folder is; "" if there are none."""
     folder = Path(path.removesuffix(_GIT_SETTINGS))
-    found = (above / ".git" / "config" for above in (folder, *folder.parents))
+    found = (_repository_folder(above / ".git") / "config" for above in (folder, *folder.parents))
     return next((str(settings) for settings in found if settings.is_file()), "")
+
+
+def _repository_folder(git: Path) -> Path:
+    """In a further worktree and in a submodule, `.git` is a file that names the folder."""
+    if not git.is_file():
+        return git
+    with suppress(OSError, ValueError):
+        folder = git.parent / git.read_text("utf-8").partition("gitdir:")[2].strip()
+        common = folder / "commondir"
+        return folder / common.read_text("utf-8").strip() if common.is_file() else folder
+    return git
 
 
 def _holds_login(path: str) -> bool:

@@ -295,3 +295,15 @@ def test_where_listed_names_lie_is_what_was_named(workspace: Path, line: str) ->
     assert ask(workspace, line) is Verdict.ALLOW
     (workspace / "src/.env").write_text("x")
     assert ask(workspace, line) is Verdict.ASK
+
+
+def test_a_further_worktree_has_the_addresses_of_its_repository(workspace: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", workspace, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    git("worktree", "add", "-q", "src/other")
+    other = workspace / "src/other"
+    assert ask(other, "git remote -v") is Verdict.ALLOW
+    git("config", "remote.origin.url", "https://ann:x@github.com/a/b")
+    assert ask(other, "git remote -v") is Verdict.ASK
