@@ -58,7 +58,8 @@ class RealPaths:
                 yield real
             elif read.glob:
                 yield path
-            if read.deep:
+            is_tracked = read.tracked_only and _find_settings(f"{path}{_GIT_SETTINGS}")
+            if read.deep and not is_tracked:
                 yield from self._below(read, path)
 
     def find_own_program(self, name: str, cwd: str) -> str:

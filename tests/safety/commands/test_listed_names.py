@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,7 +46,6 @@ LISTS = [
     "git ls-files -z | sort -z | xargs -0 -I{} grep '' {}",
     "diff -N src empty",
     "git diff --no-index empty src",
-    "git diff empty src",
     "grep -R x .",
     "grep -R --include=*.txt x .",
     "rg -uu --follow x src",
@@ -232,6 +232,7 @@ def test_links_that_a_search_passes_over_do_not_matter(workspace: Path, line: st
         ("rg KEY", Verdict.ALLOW),
         ("rg -l KEY -t py", Verdict.ALLOW),
         ("rg --files | head -50", Verdict.ALLOW),
+        ("rg --files --hidden", Verdict.ALLOW),
         ("rg --hidden KEY", Verdict.ASK),
         ("rg -uu KEY", Verdict.ASK),
         ("rg -. KEY", Verdict.ASK),
@@ -307,3 +308,12 @@ def test_a_further_worktree_has_the_addresses_of_its_repository(workspace: Path)
     assert ask(other, "git remote -v") is Verdict.ALLOW
     git("config", "remote.origin.url", "https://ann:x@github.com/a/b")
     assert ask(other, "git remote -v") is Verdict.ASK
+
+
+def test_in_a_repository_a_diff_of_folders_shows_what_is_tracked(workspace: Path) -> None:
+    (workspace / "src/.env").write_text("x")
+    assert ask(workspace, "git diff main..feature -- src") is Verdict.ALLOW
+    assert ask(workspace, "git diff empty src") is Verdict.ALLOW
+    assert ask(workspace, "git diff --no-index empty src") is Verdict.ASK
+    shutil.rmtree(workspace / ".git")
+    assert ask(workspace, "git diff empty src") is Verdict.ASK

@@ -72,6 +72,7 @@ class Read(msgspec.Struct, frozen=True):
     glob: bool = False  # `path` is a pattern
     follows: bool = False  # with `deep`: also where links lead
     ignores_links: bool = False  # with `deep`: links below it are not read
+    tracked_only: bool = False  # with `deep`: in a repository only what it tracks
     skips_hidden: bool = False  # with `deep`: not what is hidden
     filters: tuple[str, ...] = ()  # with `deep`: name patterns, of which one must match a file
 

@@ -28,7 +28,7 @@ def check_operands(
 ) -> None:
     rules = grammar(flags or permit.flags, single=permit.single)
     found = scan(arguments, rules)
-    names_only = permit.operands == "names"
+    names_only = permit.operands == "names" or found.has(*permit.lists.split())
     contents = NAMES_ONLY if names_only else CONTENTS
     if refused := _find_refused(permit, found, arguments):
         proof.doubt(f"{name} with {refused.shown} may read what is not named", refused.span, "not-permitted")
@@ -70,6 +70,7 @@ def _find_manner(permit: Permit, found: Scan, filters: Sequence[str], contents: 
         deep=permit.deep == "*" or found.has(*permit.deep.split()),
         follows=follows,
         ignores_links=ignores_links and not follows,
+        tracked_only=permit.tracked and not found.has("--no-index"),
         skips_hidden=bool(permit.shows_hidden) and not found.has(*permit.shows_hidden.split()),
         filters=() if _has_other_filters(found) else tuple(text for text in filters if not text.startswith("!")),
     )
