@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from aish.app.safety import CommandContainment, CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
+from aish.process import sandbox as sandbox_module
 from aish.process.sandbox import Bubblewrap, NoSandbox, make_sandbox
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
@@ -242,6 +246,123 @@ def test_a_name_with_wildcards_may_mean_a_file_that_exists(tmp_path):
     names = ("b.txt", "[id].txt", "*", "?.txt", "[a].txt", "a.txt")
     new = [name for name in names if containment.is_new(str(tmp_path / name))]
     assert new == ["b.txt", "[id].txt"]
+
+
+CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')"
+
+
+async def run_fenced(fence: Bubblewrap, cwd: Path, command: str) -> str:
+    if not await fence.probe():
+        pytest.skip("this machine has no bubblewrap, or forbids it")
+    return (await tools(cwd, fence).call("run", {"command": command}, Context())).parts[0].text
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[str]:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(path))
+        door.listen()
+        yield f"{sys.executable} -c {shlex.quote(CONNECT)} {path}"
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder outside /tmp whose sockets have names that are short enough."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+async def test_inside_the_fence_run_holds_no_services_and_cannot_be_written(tmp_path, short, monkeypatch):
+    (short / "service").mkdir()
+    (short / "utmp").write_text("who is here\n")
+    (short / "secret").write_text("hush")
+    monkeypatch.setattr(sandbox_module, "_RUN", str(short))
+    monkeypatch.setattr(sandbox_module, "_KEPT_IN_RUN", (f"{short}/utmp",))
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    with listening(short / "service" / "door") as connect:
+        text = await run_fenced(fence, tmp_path, f"cat {short}/*; ls {short}; {connect}; touch {short}/x {short}/utmp")
+    assert "who is here" in text and "\nutmp\n" in text and "service\n" not in text
+    assert "hush" not in text and "connected" not in text and text.count("Read-only") == 2
+
+
+async def test_inside_the_fence_no_socket_or_pipe_is_left_in_run(tmp_path):
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    assert (
+        await run_fenced(fence, tmp_path, "find /run/ /var/run/ '(' -type s -o -type p ')' -print; echo end") == "end\n"
+    )
+
+
+async def test_names_of_hosts_are_found_through_links_into_run(tmp_path, short, monkeypatch):
+    """resolv.conf -> run/first -> run/second/real: both names must be there."""
+    (short / "run" / "second").mkdir(parents=True)
+    (short / "run" / "second" / "real").write_text("nameserver 192.0.2.1")
+    (short / "run" / "first").symlink_to("second/real")
+    (short / "resolv.conf").symlink_to("run/first")
+    monkeypatch.setattr(sandbox_module, "_RUN", str(short / "run"))
+    monkeypatch.setattr(sandbox_module, "_LINKS_INTO_RUN", (str(short / "resolv.conf"),))
+    fence = Bubblewrap(tmp_path, required=True, network=True)
+    assert await run_fenced(fence, tmp_path, f"cat {short}/resolv.conf") == "nameserver 192.0.2.1"
+
+
+async def test_inside_the_fence_sockets_elsewhere_cannot_be_opened(tmp_path, short):
+    fence = Bubblewrap(tmp_path, required=True, network=False)
+    with listening(short / "unix.socket") as connect:
+        assert await run_fenced(NoSandboxThatWorks(), tmp_path, connect) == "connected\n"
+        assert "connected" not in await run_fenced(fence, tmp_path, connect)
+
+
+class NoSandboxThatWorks(NoSandbox):
+    async def probe(self) -> bool:
+        return True
+
+
+async def test_a_workspace_that_holds_the_folders_of_services_does_not_uncover_them(short, monkeypatch):
+    (short / "run").mkdir()
+    (short / "tmp").mkdir()
+    monkeypatch.setattr(sandbox_module, "_RUN", str(short / "run"))
+    monkeypatch.setattr(sandbox_module, "_TMP", str(short / "tmp"))
+    for workspace in (short, short / "tmp"):
+        fence = Bubblewrap(workspace, required=True, network=False)
+        with listening(workspace / "new.sock"), listening(short / "run" / "a") as in_run:
+            with listening(short / "tmp" / "b") as in_tmp:
+                text = await run_fenced(fence, workspace, f"{in_run}; {in_tmp}; echo in > {workspace}/inside")
+            assert "connected" not in text and (workspace / "inside").read_text() == "in\n"
+        for name in ("new.sock", "run/a", "tmp/b", "tmp/new.sock"):
+            (short / name).unlink(missing_ok=True)
+
+
+async def test_in_a_workspace_that_is_everything_the_kernel_stays_covered():
+    fence = Bubblewrap(Path("/"), required=True, network=False)
+    command = "test -w /proc/sys/kernel/core_pattern || echo refused; ls -d /proc/[0-9]* | wc -l"
+    text = await run_fenced(fence, Path("/"), command)
+    assert text.startswith("refused\n") and int(text.split()[1]) < 10
+
+
+@pytest.mark.parametrize(("bound", "kind"), [("_MAX_ENTRIES", "file"), ("_MAX_COVERED", "pipe")])
+async def test_what_is_too_much_to_cover_runs_nothing(tmp_path, short, monkeypatch, bound, kind):
+    monkeypatch.setattr(sandbox_module, "_TMP", str(short))
+    fence = Bubblewrap(tmp_path, required=False, network=False)
+    await run_fenced(fence, tmp_path, "true")
+    monkeypatch.setattr(sandbox_module, bound, 5)
+    (short / "folder").mkdir()
+    for number in range(6):
+        path = short / "folder" / str(number)
+        path.touch() if kind == "file" else os.mkfifo(path)
+    with pytest.raises(ToolError, match=r"remove .* from") as error:
+        await tools(tmp_path, fence).call("run", {"command": "touch ran"}, Context())
+    assert str(short) in error.value.message and not (tmp_path / "ran").exists()
+    (short / "folder" / "0").unlink()
+    (short / "folder" / "1").unlink()
+    await tools(tmp_path, fence).call("run", {"command": "touch ran"}, Context())
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel refuses everybody else")
+async def test_a_sandbox_in_which_root_could_change_the_kernel_does_not_count(tmp_path, monkeypatch):
+    fence = Bubblewrap(tmp_path, required=False, network=False)
+    await run_fenced(fence, tmp_path, "true")
+    monkeypatch.setattr(sandbox_module, "_KERNEL_SETTINGS", ())
+    assert not await Bubblewrap(tmp_path, required=False, network=False).probe()
 
 
 class TenantContext(Context):
