@@ -39,9 +39,13 @@ class Context:
         pass
 
 
-def tools(cwd: Path, sandbox=None) -> ShellTools:
-    env = {"PATH": os.environ["PATH"], "GREETING": "hello"}
-    return ShellTools(cwd=lambda: cwd, sandbox=sandbox or NoSandbox(), env=env)
+class ProvedContext(Context):
+    is_proved = True
+
+
+def tools(cwd: Path, sandbox=None, **more: str) -> ShellTools:
+    env = {"PATH": os.environ["PATH"], "GREETING": "hello", **more}
+    return ShellTools(cwd=lambda: cwd, workspace=cwd, sandbox=sandbox or NoSandbox(), env=env)
 
 
 async def run(cwd: Path, command: str, **arguments):
@@ -246,6 +250,82 @@ def test_a_name_with_wildcards_may_mean_a_file_that_exists(tmp_path):
     names = ("b.txt", "[id].txt", "*", "?.txt", "[a].txt", "a.txt")
     new = [name for name in names if containment.is_new(str(tmp_path / name))]
     assert new == ["b.txt", "[id].txt"]
+
+
+def program(path: Path, text: str = "touch effect") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("context", [Context(), ProvedContext()])
+@pytest.mark.parametrize("name", ["BASH_ENV", "ENV"])
+async def test_no_start_up_file_changes_what_a_line_means(tmp_path, context, name):
+    (tmp_path / "rc.sh").write_text("ls() { touch effect; }")
+    shell = tools(tmp_path, **{name: str(tmp_path / "rc.sh")})
+    output = await shell.call("run", {"command": f"ls rc.sh; echo ${name}"}, context)
+    assert output.parts[0].text == "rc.sh\n\n"
+
+
+async def test_a_proved_line_runs_helpers_of_the_system_and_not_of_the_workspace(tmp_path):
+    (tmp_path / "text").write_text("packed")
+    await run(tmp_path, "gzip text; ln -s bin linked")
+    program(tmp_path / "bin" / "gzip")
+    program(tmp_path / "bin" / "ls")
+    for folder in (tmp_path / "bin", tmp_path / "linked", tmp_path / "x" / ".." / "bin", ".", "bin", "", "../x/./bin"):
+        shell = tools(tmp_path, PATH=f"{folder}:{os.environ['PATH']}")
+        output = await shell.call("run", {"command": "zcat text.gz; cd bin && ls"}, ProvedContext())
+        assert output.parts[0].text == "packedgzip\nls\n", folder
+        assert not (tmp_path / "bin" / "effect").exists() and not (tmp_path / "effect").exists()
+
+
+async def test_an_interpreter_outside_the_workspace_is_found_by_a_proved_line(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    node = program(tmp_path / "nvm" / "bin" / "node", "echo own node")
+    npm = node.with_name("npm")
+    npm.write_text("#!/usr/bin/env node\n")
+    npm.chmod(0o755)
+    shell = tools(workspace, PATH=f"{workspace}/bin:{node.parent}:{os.environ['PATH']}")
+    assert (await shell.call("run", {"command": "npm ls"}, ProvedContext())).parts[0].text == "own node\n"
+
+
+async def test_a_proved_line_loads_no_code_that_a_variable_names(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('loaded')")
+    shell = tools(tmp_path, PYTHONPATH=str(tmp_path))
+    line = {"command": f"{sys.executable} -c 'print(1)'"}
+    assert (await shell.call("run", line, Context())).parts[0].text == "loaded\n1\n"
+    assert (await shell.call("run", line, ProvedContext())).parts[0].text == "1\n"
+
+
+async def test_a_line_that_a_person_allowed_keeps_the_path_and_the_variables(tmp_path):
+    program(tmp_path / "bin" / "own", "echo own $PYTHONPATH")
+    shell = tools(tmp_path, PATH=f"bin:{os.environ['PATH']}", PYTHONPATH="lib")
+    assert (await shell.call("run", {"command": "own"}, Context())).parts[0].text == "own lib\n"
+
+
+async def test_without_a_folder_outside_the_workspace_the_usual_ones_are_searched(tmp_path):
+    shell = tools(tmp_path, PATH="bin:.")
+    output = await shell.call("run", {"command": "ls -d /usr"}, ProvedContext())
+    assert output.parts[0].text == "/usr\n"
+
+
+STEERING = (
+    "BASH_ENV ENV PYTHONPATH PYTHONSTARTUP PYTHONHOME NODE_OPTIONS NODE_PATH PERL5LIB PERL5OPT PERLLIB RUBYOPT RUBYLIB"
+    " LUA_INIT LUA_INIT_5_4 LUA_PATH LUA_PATH_5_4 LUA_CPATH JAVA_TOOL_OPTIONS _JAVA_OPTIONS LD_PRELOAD LD_LIBRARY_PATH"
+    " LD_AUDIT DYLD_INSERT_LIBRARIES GIT_EXTERNAL_DIFF GIT_SSH GIT_SSH_COMMAND GIT_DIR GIT_WORK_TREE GIT_TRACE"
+    " GIT_CONFIG_PARAMETERS RIPGREP_CONFIG_PATH GREP_OPTIONS LESSOPEN LESSCLOSE JQ_LIBRARY_PATH TAR_OPTIONS BAT_PAGER"
+    " npm_config_cache NPM_CONFIG_LOGS_DIR PIP_LOG GCONV_PATH POSIXLY_CORRECT"
+)
+ORDINARY = "HOME LANG LC_ALL TERM USER NODE_ENV VIRTUAL_ENV EDITOR TZ LS_COLORS GREETING MY_PATH ENVIRONMENT"
+
+
+async def test_a_proved_line_has_all_variables_but_those_that_steer_programs(tmp_path):
+    shell = tools(tmp_path, **dict.fromkeys(f"{STEERING} {ORDINARY}".split(), "given"))
+    text = (await shell.call("run", {"command": "env"}, ProvedContext())).parts[0].text
+    given = {line.partition("=")[0] for line in text.splitlines() if line.endswith("=given")}
+    assert given == {*ORDINARY.split()} - {"TERM"}
 
 
 CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')"
@@ -514,7 +594,7 @@ async def test_what_steers_bash_is_not_taken_from_the_environment(tmp_path):
         "PATH": os.environ["PATH"], "BASH_FUNC_free%%": "() { echo function\n}", "BASHOPTS": "dotglob",
         "SHELLOPTS": "noexec", "CDPATH": "/usr",
     }  # fmt: skip
-    made = ShellTools(cwd=lambda: tmp_path, sandbox=NoSandbox(), env=env)
+    made = ShellTools(cwd=lambda: tmp_path, workspace=tmp_path, sandbox=NoSandbox(), env=env)
     text = (await made.call("run", {"command": "free; echo *; cd lib && echo there"}, Context())).parts[0].text
     assert "function" not in text and ".hidden" not in text and "there" not in text
 
@@ -536,7 +616,7 @@ async def test_npm_obeys_no_file_of_the_project_when_it_only_reads(tmp_path):
         (project / ".npmrc").write_text(settings + "update-notifier=true\nlogs-max=10\n")
         (project / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")}
-        made = ShellTools(cwd=lambda: project, sandbox=NoSandbox(), env=env)
+        made = ShellTools(cwd=lambda: project, workspace=project, sandbox=NoSandbox(), env=env)
         for line in ("npm ls", "npm --version", "npm root", "npm explain x", "npm pkg get name"):
             await made.call("run", {"command": line}, Context())
     assert heard == []

@@ -116,6 +116,7 @@ class CommandRunner:
         secrets = self._secrets()
         return ShellTools(
             cwd=lambda: Path(self.where()),
+            workspace=self._environment.cwd,
             sandbox=self.sandbox,
             env={name: value for name, value in self._environment.env.items() if name not in secrets},
             live=lambda: self._live,

@@ -421,6 +421,38 @@ async def test_a_proved_line_reads_what_the_proof_knows(shell: LiveBash, tmp_pat
     assert ".hidden" in (await shell.run_model("echo *", 10)).output
 
 
+async def test_a_proved_line_loads_nothing_that_the_shell_s_variables_name(shell: LiveBash, tmp_path: Path) -> None:
+    helper = tmp_path / "bin" / "gzip"
+    helper.parent.mkdir()
+    helper.write_text("#!/bin/sh\ntouch effect\n")
+    helper.chmod(0o755)
+    (tmp_path / "text").write_text("packed")
+    await shell.run_user(
+        f"gzip text; export PYTHONPATH=x NODE_OPTIONS=x GIT_DIR=x LESSOPEN=x KEPT=1 PATH=bin:.:{tmp_path}/bin:$PATH",
+        None,
+    )
+    line = "zcat text.gz; echo; env"
+    proved = (await shell.run_model(line, 10, is_proved=True)).output
+    names = {row.partition("=")[0] for row in proved.splitlines()}
+    assert proved.startswith("packed\n") and "KEPT" in names and not (tmp_path / "effect").exists()
+    assert names.isdisjoint({"PYTHONPATH", "NODE_OPTIONS", "GIT_DIR", "LESSOPEN"})
+    path = next(row for row in proved.splitlines() if row.startswith("PATH="))
+    assert str(tmp_path) not in path and "bin:.:" not in path
+    assert "GIT_DIR=x" in (await shell.run_model("env", 10)).output
+
+
+async def test_a_proved_line_in_a_plain_sh_gets_no_variables_that_steer_programs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "x")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    spec = LiveBashSpec(
+        cwd=tmp_path, shell=shutil.which("dash") or "/bin/sh", close_wait_s=0.2, model_env={"EXTRA": "1"}
+    )
+    async with asyncio.timeout(60), LiveBash.open(spec) as shell:
+        proved = (await shell.run_model("env", 10, is_proved=True)).output
+        assert "PYTHONPATH" not in proved and str(tmp_path / "bin") not in proved and "EXTRA=1" in proved
+        assert "PYTHONPATH=x" in (await shell.run_model("env", 10)).output
+
+
 async def test_the_search_path_of_the_shell_is_known(shell: LiveBash) -> None:
     await shell.run_user("PATH=/somewhere:$PATH", None)
     assert shell.search_path.startswith("/somewhere:")

@@ -35,6 +35,7 @@ from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import QUIET, memory_folder
 from aish.tools.bash.snapshot import Snapshot
 from aish.tools.builtin.shell import NO_CORE_DUMPS, Wrap
+from aish.tools.proved_environment import proved_search_path
 from aish.types.live_shell import RunEnd, RunResult
 
 _INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is killed
@@ -91,6 +92,8 @@ class ModelLineSpec(msgspec.Struct, frozen=True):
     env: Mapping[str, str] = {}  # for every line of a model; an empty value hides the variable
     hides: Callable[[str], bool] = lambda name: False  # variables hidden from lines of a model
     wrap: Wrap | None = None
+    workspace: Path = Path("/")
+    search_path: str = ""
     is_proved: bool = False  # so only names of programs, and no options of the user's shell, may decide what it means
 
 
@@ -127,8 +130,10 @@ async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket)
     fds: tuple[int, ...] = ()
     if spec.snapshot is None:
         argv: tuple[str, ...] = (spec.shell, "-c", _SH_MAIN, "sh", spec.line)
-        env = {**QUIET, **spec.env}
-        inherit: tuple[str, ...] = ("*",)
+        # What is inherited in any case steers no program, but PATH.
+        path = {"PATH": _search_path(spec)} if spec.is_proved else {}
+        env = {**QUIET, **spec.env, **path}
+        inherit: tuple[str, ...] = () if spec.is_proved else ("*",)
     else:
         state = _state_file(spec, spec.snapshot, stack)
         fds, env, inherit = (state, report.writer), {}, ()
@@ -164,10 +169,16 @@ def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
     yield f"builtin cd -- {shlex.quote(spec.cwd)}; builtin export PWD"
     yield f"builtin unset -v {_INHERITED}"
     yield from snapshot.script(lambda name: name in given or spec.hides(name), is_plain=spec.is_proved)
+    if spec.is_proved:
+        yield f"\\builtin export PATH={shlex.quote(_search_path(spec))}"
     yield from (f"\\builtin export {name}={shlex.quote(value)}" for name, value in given.items() if value)
     yield f"__aish_status() {{ \\builtin return {0 if late else snapshot.status}; }}"
     yield f"__aish_line={shlex.quote(line)} __aish_ready=1"
     yield "\\builtin shopt -s expand_aliases"
+
+
+def _search_path(spec: ModelLineSpec) -> str:
+    return proved_search_path(spec.search_path, spec.workspace)
 
 
 async def _wait_for_end(pty: Pty, listener: _OutputListener, report: _ReportSocket, timeout_s: float) -> RunEnd:

@@ -202,6 +202,7 @@ class LiveBash:
             spec_of_line = ModelLineSpec(
                 self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
                 env=self._spec.model_env, hides=self._spec.hides, wrap=wrap, is_proved=is_proved,
+                workspace=self._spec.cwd, search_path=self.search_path,
             )  # fmt: skip
             result = await run_model_line(spec_of_line, on_text)
             if turn:

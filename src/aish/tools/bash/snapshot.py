@@ -16,6 +16,7 @@ import msgspec
 from aish.errors import ProcessError
 from aish.process.process_groups import signal_group
 from aish.tools.bash.channel import Channel
+from aish.tools.proved_environment import steers_programs
 
 _SIGKILL = 9
 _READ_BYTES = 64 * 1024
@@ -38,11 +39,6 @@ _LATE_OPTIONS = frozenset({
 
 # How `declare -p` shows variables without attributes; a number or a reference would be evaluated when it is set.
 _PLAIN_TEXT = ("declare -- ", "declare -x ")
-# Variables that decide what bash itself makes of a line.
-_STEERING = frozenset({
-    "BASH_COMPAT", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "EXECIGNORE", "GLOBIGNORE", "IFS", "POSIXLY_CORRECT",
-    "PS4", "TIMEFORMAT",
-})  # fmt: skip
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -60,11 +56,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def script(self, hides: Callable[[str], bool], *, is_plain: bool = False) -> Iterator[str]:
         """Yields what a fresh bash reads to become a copy, without the variables that `hides` names. A plain copy has
-        only the umask and variables that are text."""
+        only the umask and variables that are text and steer no program."""
         if is_plain:
             yield self.umask
             texts = ((name, text) for name, text in self.variables.items() if text.startswith(_PLAIN_TEXT))
-            yield from (_eval_command(text) for name, text in texts if name not in _STEERING and not hides(name))
+            yield from (_eval_command(text) for name, text in texts if not steers_programs(name) and not hides(name))
             return
         yield from self.switches.splitlines()
         yield self.umask

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aish.errors import ProcessError, ToolError
 from aish.ports import CallContext
+from aish.tools.proved_environment import proved_environment, steers_bash
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.messages import TextPart
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
@@ -96,16 +97,11 @@ class CommandShell(Protocol):
     async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
 
-def _steers_bash(name: str) -> bool:
-    """Whether a variable of the environment changes what a line means: functions and options of another bash."""
-    return name.startswith("BASH_FUNC_") or name in ("BASHOPTS", "SHELLOPTS", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT")
-
-
-@cache
-def _find_shell() -> str:
+@lru_cache(maxsize=4)
+def _find_shell(search_path: str) -> str:
     import shutil  # most turns run no command
 
-    return shutil.which("bash") or shutil.which("sh") or "sh"
+    return shutil.which("bash", path=search_path) or shutil.which("sh", path=search_path) or "sh"
 
 
 class ShellTools:
@@ -120,13 +116,15 @@ class ShellTools:
         self,
         *,
         cwd: Callable[[], Path],
+        workspace: Path,
         sandbox: Sandbox,
         env: Mapping[str, str],
         live: Callable[[], CommandShell | None] = lambda: None,
         chosen: Callable[[], str] = lambda: "",
     ) -> None:
-        self._env = {**{name: value for name, value in env.items() if not _steers_bash(name)}, **QUIET_ENVIRONMENT}
+        self._env = {**{name: value for name, value in env.items() if not steers_bash(name)}, **QUIET_ENVIRONMENT}
         self._cwd = cwd
+        self._workspace = workspace
         self._sandbox = sandbox
         self._live = live
         self._chosen = chosen
@@ -141,19 +139,19 @@ class ShellTools:
         if "\0" in command:
             raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
         if context.owner:
-            return await self._run_for_tenant(command, timeout_s)
+            return await self._run_for_tenant(command, timeout_s, context)
         if (live := self._live()) is not None:
             return await self._run_live(live, command, timeout_s, context)
-        return await self._run(command, timeout_s)
+        return await self._run(command, timeout_s, context)
 
     async def aclose(self) -> None:
         """Every call ends its own processes."""
 
-    async def _run_for_tenant(self, command: str, timeout_s: float) -> ToolOutput:
+    async def _run_for_tenant(self, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         """Runs only inside the sandbox, so that it cannot reach data of others."""
         if not await self._sandbox.probe():
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
-        return await self._run(command, timeout_s)
+        return await self._run(command, timeout_s, context)
 
     async def _run_live(self, live: CommandShell, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         before = live.model_cwd(context.turn)
@@ -168,16 +166,17 @@ class ShellTools:
             raise ToolError(exc.message) from exc
         return _format_live_result(result, timeout_s, before)
 
-    async def _run(self, command: str, timeout_s: float) -> ToolOutput:
+    async def _run(self, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         from aish.process.child import ChildProcess, ProcessSpec  # most turns run no command
 
         # stderr joins stdout inside the shell, so that the two keep their order.
-        argv = (_find_shell(), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
+        proved = {**proved_environment(self._env, self._workspace), **QUIET_ENVIRONMENT}
+        argv = (_find_shell(proved["PATH"]), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
         cwd = self._cwd()
         spec = ProcessSpec(
             await self._sandbox.wrap(argv, cwd),
             name="shell__run",
-            env=self._env,
+            env=proved if context.is_proved else self._env,
             cwd=cwd,
             close_wait_s=0.2,
             term_wait_s=1.0,
