@@ -264,13 +264,14 @@ async def test_a_template_that_rejects_tool_messages_gets_results_as_text_and_is
     assert all(not isinstance(m, ToolMessage) for m in bench.scripted.requests[-1].messages)
 
 
-async def test_what_a_model_thought_before_its_calls_goes_back_to_it_until_the_user_speaks_again():
+async def test_what_a_model_thought_before_its_calls_goes_back_to_it_and_stays_there():
     steps = ([ReasoningDelta("hm"), call("t__x", id="c1")], [ReasoningDelta("ah"), TextDelta("ok")], [TextDelta("yes")])
     bench = Bench(*steps, tools=Tools().add("t__x"))
     events = await bench.run()
     assert [m.reasoning for m in bench.scripted.requests[1].messages if isinstance(m, AssistantMessage)] == ["hm"]
     await bench.run("and now", session=events[0].session)
-    assert not any(m.reasoning for m in bench.scripted.requests[2].messages if isinstance(m, AssistantMessage))
+    thoughts = [m.reasoning for m in bench.scripted.requests[2].messages if isinstance(m, AssistantMessage)]
+    assert thoughts == ["hm", ""]
 
 
 async def test_system_messages_at_the_beginning_are_sent_as_one():

@@ -58,7 +58,7 @@ async def test_a_conversation_the_client_keeps_is_its_own_unless_it_asks_for_tru
         assert words(provider.requests[-1]) > 400
         assert (await http.ask("POST", "/v1/responses", {**body, "truncation": "auto"})).status == 200
     sent = provider.requests[-1]
-    assert words(sent) <= 160 and len(sent.messages) == 8
+    assert words(sent) <= 160 and len(sent.messages) == 6
     assert isinstance(sent.messages[0], SystemMessage) and sent.messages[-1].text == "now"
 
 

@@ -189,7 +189,7 @@ async def test_what_clients_send_is_read():
     assert request.messages == (
         SystemMessage("be\n\nbrief"),
         UserMessage((TextPart("look"),)),
-        AssistantMessage("ok", (ToolCall("toolu_1", "read", '{"a":1}'),)),
+        AssistantMessage("ok", (ToolCall("toolu_1", "read", '{"a":1}'),), reasoning="hm"),
         ToolMessage("toolu_1", "read", (TextPart("file"),)),
         UserMessage((TextPart("and?"),)),
     )

@@ -10,6 +10,7 @@ from aish.ports import Store
 from aish.types.messages import Message, ToolMessage
 from aish.types.records import SessionRecord, TurnRecord
 
+# Turns are read in pages that begin at fixed numbers: which turns leave the window depends on where reading began.
 _PAGE = 200
 # Sessions in use at the same time. Of each, no more is cached than a window may hold.
 _MAX_SESSIONS = 64
@@ -68,15 +69,18 @@ class HistoryCache:
 
     async def _read_new(self, session: SessionRecord, cached: _CachedSession) -> None:
         missing = session.turns - cached.last
-        records = await self._store.list_turns(session.id, limit=min(missing, _PAGE))
-        if missing > _PAGE:
+        is_next = cached.first > 0 and missing <= _PAGE
+        records = await self._store.list_turns(
+            session.id, limit=missing if is_next else (session.turns - 1) % _PAGE + 1
+        )
+        if not is_next:
             cached.turns.clear()
-            cached.size = 0
+            cached.size = cached.first = 0
         new = await self._close_all(turn for turn in records if turn.number > cached.last)
         cached.turns += new
         cached.size += sum(turn.max_tokens for turn in new)
         if records:
-            cached.first = cached.first if cached.first and missing <= _PAGE else records[0].number
+            cached.first = cached.first or records[0].number
             cached.last = session.turns
 
     async def _read_older(self, session: str, cached: _CachedSession) -> None:

@@ -2,7 +2,7 @@
 
 - Every tool call has exactly one result, right after it and in the order of the calls. Clients send results late, out
   of order or never, and a turn may have ended with calls that its client was to run.
-- Reasoning goes back to the model only where it belongs to calls made since the user spoke last.
+- Reasoning goes back to the model only where it belongs to calls.
 - Images in tool results become a mark for models without vision.
 - Chat templates that reject tool messages, or system messages after the beginning, get text instead.
 
@@ -94,22 +94,15 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     return []
 
 
-def drop_old_reasoning(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Keeps the reasoning before calls that were made since the user spoke last, and drops all other.
+def drop_reasoning(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Keeps the reasoning before tool calls, and drops all other.
 
-    Some models insist on their reasoning while they work, and most do better with it. Their templates drop the rest.
+    Some models insist on their reasoning while they work, and most do better with it. It stays when the user has spoken
+    again, since what was sent once is sent again unchanged.
     """
     if not any(map(_has_reasoning, messages)):
         return messages
-    last = max((index for index, message in enumerate(messages) if type(message) is UserMessage), default=-1)
-    return tuple(
-        message if index > last and _has_calls(message) else _without_reasoning(message)
-        for index, message in enumerate(messages)
-    )
-
-
-def drop_reasoning(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return tuple(map(_without_reasoning, messages)) if any(map(_has_reasoning, messages)) else messages
+    return tuple(message if _has_calls(message) else _without_reasoning(message) for message in messages)
 
 
 def _has_reasoning(message: Message) -> bool:

@@ -1,4 +1,9 @@
-"""Computes the token budget of a window, and cuts messages that are too large for it, without side effects."""
+"""Computes the token budget of a window, the turns that fit it, and cuts messages that are too large for it. Without
+side effects.
+
+Turns leave the window in large steps: each time the beginning of a prompt moves, the backend reads all of it again. A
+step depends only on the sizes of the turns up to there, so a longer conversation leaves out the same ones.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,32 @@ def budget_for(window: int | None, rules: ContextRules, max_answer: int | None) 
     wanted = max_answer or rules.answer_room or min(window // 4, DEFAULT_ANSWER_TOKENS)
     budget = window - min(wanted, window // 2)
     return min(budget, rules.token_budget) if rules.token_budget else budget
+
+
+def first_turn_of(count: int, max_turns: int | None) -> int:
+    """The index of the first turn that goes along, if at most `max_turns` may."""
+    if not max_turns or count <= max_turns:
+        return 0
+    step = max_turns - max_turns // 2
+    return -(-(count - max_turns) // step) * step
+
+
+def first_turn_within(sizes: Sequence[float], room: float) -> int:
+    """The index of the first turn that goes along with the last one, the current turn.
+
+    When the room is full, so many turns leave that half of it is free, or as much as the current turn needs.
+    """
+    first, history = 0, 0.0
+    for index, size in enumerate(sizes):
+        if history + size > room:
+            limit = room / 2
+            while limit > 1 and limit + size > room:
+                limit /= 2
+            while first < index and history > min(limit, room - size):
+                history -= sizes[first]
+                first += 1
+        history += size
+    return first
 
 
 def cut_largest(messages: Sequence[Message], sizes: Sequence[float], excess: float) -> list[Message] | None:

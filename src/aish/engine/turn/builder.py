@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aish.engine.engine import Background, FindBackground
+from aish.engine.engine import FindBackground
 from aish.engine.model.call import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
 from aish.engine.model.selection import SelectedModel
 from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
+from aish.engine.prompt.input_notes import add_notes
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
 from aish.engine.tools.selection import ToolSelection, combine_tools
@@ -34,9 +35,6 @@ from aish.types.tools import Effect, ToolSpec
 if TYPE_CHECKING:
     from aish.planner.planner import Planner
     from aish.planner.run import PlanRun
-
-
-NO_BACKGROUND = Background()
 
 
 class TurnBuilder:
@@ -61,7 +59,7 @@ class TurnBuilder:
         self._redact = redact
         self._system = system
         self._tools_note = tools_note
-        self.find_background = find_background
+        self._find_background = find_background
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
 
@@ -71,7 +69,6 @@ class TurnBuilder:
         request: TurnRequest,
         selected: SelectedModel,
         conversation: Conversation,
-        background: Background,
         ask: Ask | None,
         journal: Journal | None,
         plan: PlanRun | None,
@@ -84,7 +81,7 @@ class TurnBuilder:
         tools = self._select_for(request, toolset, interactive=ask is not None)
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, tools)
-        system = self._system_parts(request, selected.route, conversation, tools, background)
+        system = self._system_parts(request, selected.route, conversation, tools)
         model = ModelCaller(
             self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
         )
@@ -93,6 +90,12 @@ class TurnBuilder:
         notes = (*selected.notes, *self._note_changed_tools(tools.specs))
         past = conversation.past
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
+
+    async def add_background(self, request: TurnRequest, conversation: Conversation) -> TurnRequest:
+        """The request with what the model is told besides the conversation, if it wants that."""
+        if not (request.memory or request.project):
+            return request
+        return add_notes(request, await self._find_background(request), conversation.past)
 
     def _note_changed_tools(self, specs: Sequence[ToolSpec]) -> list[str]:
         """Tells of tools whose server no longer says that they only read."""
@@ -107,9 +110,8 @@ class TurnBuilder:
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
         tools = self._select_for(request, self.toolset(request.dynamic_mcp), interactive=True)
-        needs_background = request.memory or request.project
-        background = await self.find_background(request) if needs_background else NO_BACKGROUND
-        system = self._system_parts(request, selected.route, conversation, tools, background)
+        request = await self.add_background(request, conversation)
+        system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
             EventFactory(request.session, "", self._clock.now_ns),
             start_budget(request.limits, self._clock),
@@ -141,12 +143,11 @@ class TurnBuilder:
         route: Route,
         conversation: Conversation,
         tools: ToolSelection,
-        background: Background,
     ) -> SystemParts:
         note = self._tools_note if tools.specs and not route.info.is_weak else ""
         base = compose_system(self._system, route.system, request.system, conversation.system, note)
         summary = "" if request.is_autonomous else conversation.summary.text
-        return SystemParts(base, background.memory, background.project, summary)
+        return SystemParts(base, summary)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
         """All tools, with those of the dynamic MCP servers of a request."""

@@ -18,7 +18,7 @@ import msgspec
 
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
-from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
+from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
 from aish.engine.turn.resume_state import (
@@ -138,9 +138,8 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
-        needs_background = request.memory or request.project
-        background = await self._builder.find_background(request) if needs_background else NO_BACKGROUND
-        turn = await self._builder.build(session, request, selected, conversation, background, ask, journal, plan)
+        request = await self._builder.add_background(request, conversation)
+        turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
         record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)
         if not request.kept:
             return self._recorder.begin(turn, record)
