@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 
 from aish.errors import (
@@ -23,7 +25,7 @@ from aish.providers.pool import REST_S, PoolProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.events import TextDelta
-from aish.types.messages import user
+from aish.types.messages import AssistantMessage, user
 from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
 from support.backends import ANSWER, Vllm, json_answer, running
@@ -75,7 +77,15 @@ def make(*members: Provider, clock: Clock | None = None) -> PoolProvider:
     return PoolProvider("pool", members, monotonic_s=clock or Clock())
 
 
-async def say(pool: PoolProvider, request: StepRequest = REQUEST) -> str:
+_NUMBERS = itertools.count()
+
+
+def a_new_conversation() -> StepRequest:
+    return msgspec.structs.replace(REQUEST, session=f"sess_{next(_NUMBERS)}")
+
+
+async def say(pool: PoolProvider, request: StepRequest | None = None) -> str:
+    request = request or a_new_conversation()
     async with asyncio.timeout(10), pool.stream(request) as chunks:
         return "".join([chunk.text async for batch in chunks for chunk in batch if isinstance(chunk, TextDelta)])
 
@@ -86,10 +96,53 @@ async def test_the_least_busy_one_is_asked():
     async with AsyncExitStack() as stack:
         said = []
         for _ in range(4):
-            chunks = await stack.enter_async_context(pool.stream(REQUEST))
+            chunks = await stack.enter_async_context(pool.stream(a_new_conversation()))
             said.append((await anext(chunks))[0].text)
         assert said == ["a", "b", "c", "a"]
-    assert await say(pool) == "a"
+    assert await say(pool) == "b"  # which has read fewer conversations than a
+
+
+async def test_a_session_stays_with_its_member_while_that_is_healthy_however_busy_it_is():
+    clock = Clock()
+    a, b, c = Member("a"), Member("b"), Member("c")
+    pool = make(a, b, c, clock=clock)
+    sessions = [a_new_conversation() for _ in range(3)]
+    assert [await say(pool, one) for one in sessions] == ["a", "b", "c"]
+    async with AsyncExitStack() as stack:
+        for _ in range(10):
+            await anext(await stack.enter_async_context(pool.stream(sessions[1])))
+        assert [await say(pool, one) for one in reversed(sessions * 5)] == ["c", "b", "a"] * 5
+    b.items = [ProviderUnavailable("x")]
+    assert await say(pool, sessions[1]) == "a"
+    b.items = [TextDelta("b")]
+    clock.now_s += REST_S
+    assert await say(pool, sessions[1]) == "a"  # which has read it meanwhile
+
+
+async def test_a_conversation_that_the_client_keeps_is_known_by_its_beginning():
+    pool = make(Member("a"), Member("b"))
+    first, second = user("what is tea?"), user("what is coffee?")
+    more = (AssistantMessage("a plant"), user("and where?"))
+    asked = [StepRequest("m", messages, deadline_s=5, session=f"turn_{n}") for n, messages in enumerate(
+        [(first,), (second,), (second, *more), (first, *more)])]  # fmt: skip
+    assert [await say(pool, request) for request in asked] == ["a", "b", "b", "a"]
+
+
+async def test_many_callers_who_begin_in_the_same_words_are_spread():
+    pool = make(Member("a"), Member("b"))
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(pool.stream(REQUEST)) for _ in range(20)]
+        said = [(await anext(stream))[0].text for stream in streams]
+    assert said.count("b") >= 7
+
+
+async def test_only_so_many_conversations_are_remembered():
+    members = [Member("a"), Member("b"), Member("c")]
+    pool = PoolProvider("pool", members, monotonic_s=Clock(), max_conversations=2)
+    sessions = [a_new_conversation() for _ in range(3)]
+    assert [await say(pool, one) for one in sessions] == ["a", "b", "c"]
+    assert [await say(pool, one) for one in sessions[1:]] == ["b", "c"]
+    assert await say(pool, sessions[0]) == "a"  # forgotten, and a has the fewest
 
 
 @pytest.mark.parametrize(
@@ -144,7 +197,7 @@ async def test_one_that_comes_back_is_tried_by_one_request_before_it_gets_more()
     async with AsyncExitStack() as stack:
 
         async def begun() -> str:
-            return (await anext(await stack.enter_async_context(pool.stream(REQUEST))))[0].text
+            return (await anext(await stack.enter_async_context(pool.stream(a_new_conversation()))))[0].text
 
         assert [await begun(), await begun()] == ["a", "b"]
         a.items = [ProviderUnavailable("x")]

@@ -1,9 +1,10 @@
 """Several endpoints that serve the same models, as one provider.
 
-The least busy healthy member is asked. A member that fails before its first chunk rests for a while, and the next one
-is tried. After the first chunk there is no other try, since text that was sent cannot be taken back. If all rest, the
-one that has rested longest is tried. A member that comes back gets a single request, and more once it has begun to
-answer it. A member that lacks the model is skipped and stays healthy.
+A conversation stays with the member that has read it, as long as that is healthy: another one would have to read all of
+it again. A new conversation goes to the least busy healthy member. A member that fails before its first chunk rests for
+a while, and the next one is tried. After the first chunk there is no other try, since text that was sent cannot be
+taken back. If all rest, the one that has rested longest is tried. A member that comes back gets a single request, and
+more once it has begun to answer it. A member that lacks the model is skipped and stays healthy.
 
 A member that is silent after a request may be thinking about a long prompt, or its host may have lost its power, which
 nothing on the connection shows. So, as long as there is another healthy member, a silent one is asked for its models,
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
@@ -33,6 +35,7 @@ from aish.errors import (
 )
 from aish.ports import Provider, TextRelay
 from aish.types.chunks import Batch
+from aish.types.messages import UserMessage
 from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 
@@ -104,6 +107,14 @@ async def _cancel_all(tasks: list[asyncio.Task[str]]) -> None:
 
 T = TypeVar("T")
 
+# Conversations whose member is remembered; an entry takes about 200 bytes.
+_MAX_CONVERSATIONS = 20_000
+# Many callers may begin in the same words. Their requests are spread when one member has so many more than another.
+_MAX_MORE_IN_FLIGHT = 3
+# A turn of no session has its own id in place of a session's.
+_NO_SESSION = "turn_"
+# Of each message at the beginning of a conversation, to tell conversations apart.
+_OPENING_CHARS = 2000
 # Long enough to spare requests the dead endpoint, short enough to notice its return.
 REST_S = 10.0
 # A busy endpoint may name its own time, up to this.
@@ -139,6 +150,43 @@ class _Member:
             self.has_trial = self.has_trial and not tries
 
 
+class _Homes:
+    """The member that has read each conversation. The conversations used least recently are forgotten."""
+
+    def __init__(self, max_conversations: int) -> None:
+        self._max = max_conversations
+        self._members: OrderedDict[str, _Member] = OrderedDict()
+        self._counts: Counter[_Member] = Counter()
+
+    def find(self, conversation: str) -> _Member | None:
+        return self._members.get(conversation)
+
+    def count(self, member: _Member) -> int:
+        return self._counts[member]
+
+    def note(self, conversation: str, member: _Member) -> None:
+        before = self._members.pop(conversation, None)
+        if before is None and len(self._members) >= self._max:
+            _, before = self._members.popitem(last=False)
+        if before is not None:
+            self._counts[before] -= 1
+        self._members[conversation] = member
+        self._counts[member] += 1
+
+
+def _conversation_of(request: StepRequest) -> tuple[str, bool]:
+    """What the requests of one conversation have in common, and whether it is surely one conversation. That is its
+    session or, if the client keeps the conversation, its beginning."""
+    if request.session and not request.session.startswith(_NO_SESSION):
+        return request.session, True
+    opening: list[str] = []
+    for message in request.messages:
+        opening.append(message.text[:_OPENING_CHARS])
+        if isinstance(message, UserMessage):
+            break
+    return f"{request.model}\0{hash(tuple(opening))}", False
+
+
 class PoolProvider:
     def __init__(
         self,
@@ -149,9 +197,11 @@ class PoolProvider:
         monotonic_s: Callable[[], float] = time.monotonic,
         silence_s: float = SILENCE_S,
         answer_s: float = ANSWER_S,
+        max_conversations: int = _MAX_CONVERSATIONS,
     ) -> None:
         self._name = name
         self._members = [_Member(provider) for provider in members]
+        self._homes = _Homes(max_conversations)
         self._call_s = call_s  # after so long no other member is tried
         self._monotonic_s = monotonic_s
         self._watch = partial(watch_silence, silence_s=silence_s, answer_s=answer_s)
@@ -212,7 +262,8 @@ class PoolProvider:
     async def _batches(self, request: StepRequest, relay: TextRelay | None) -> AsyncGenerator[Batch, None]:
         began_s = self._monotonic_s()
         failures: list[ProviderError] = []
-        order = self._in_order()
+        conversation, is_sure = _conversation_of(request)
+        order = self._in_order(self._home_of(conversation, is_sure=is_sure))
         for index, member in enumerate(order):
             taken_s = self._monotonic_s() - began_s
             if failures and taken_s >= min(request.deadline_s, self._call_s):
@@ -227,6 +278,7 @@ class PoolProvider:
                         raise ProviderProtocolError(f"{self._name} answered with nothing")
                     begun = True
                     member.mark_healthy()
+                    self._homes.note(conversation, member)
                     yield first
                     async for batch in batches:
                         yield batch
@@ -257,12 +309,21 @@ class PoolProvider:
                 failures.append(exc)
         raise self._error_to_raise(failures)
 
-    def _in_order(self) -> list[_Member]:
-        """Healthy members first, the least busy first; then resting ones, the longest rested first."""
+    def _home_of(self, conversation: str, *, is_sure: bool) -> _Member | None:
+        home = self._homes.find(conversation)
+        if home is None or is_sure:
+            return home
+        is_overloaded = home.in_flight > min(member.in_flight for member in self._members) + _MAX_MORE_IN_FLIGHT
+        return None if is_overloaded else home
+
+    def _in_order(self, home: _Member | None = None) -> list[_Member]:
+        """Healthy members first: the home of the conversation, then the least busy, then the one with the fewest
+        conversations. Then resting ones, the longest rested first."""
         now_s = self._monotonic_s()
         healthy = [member for member in self._members if member.is_healthy(now_s)]
         resting = [member for member in self._members if not member.is_healthy(now_s)]
-        return [*sorted(healthy, key=lambda m: m.in_flight), *sorted(resting, key=lambda m: m.rests_until_s)]
+        healthy.sort(key=lambda m: (m is not home, m.in_flight, self._homes.count(m)))
+        return [*healthy, *sorted(resting, key=lambda m: m.rests_until_s)]
 
     def _note_failure(self, member: _Member, error: ProviderError) -> None:
         if isinstance(error, _ENDPOINT_FAILURES):
