@@ -169,7 +169,7 @@ def test_a_dangling_link_is_no_file(world) -> None:
 
 def test_a_huge_file_is_refused_unread(world) -> None:
     world.user("#" * (1024 * 1024 + 1))
-    assert world.problems() == [f"{FILE}: the file is larger than 1 MiB, so it is not a settings file"]
+    assert world.problems() == [f"{FILE}: the file is larger than 1 MiB"]
 
 
 def test_a_file_of_one_mebibyte_of_brackets_and_spaces_is_quick_to_refuse(world) -> None:

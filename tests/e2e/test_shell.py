@@ -590,6 +590,26 @@ async def test_a_projects_file_that_is_not_accepted_only_tightens(home, keys):
     assert "│ [limits]" in (await answered(home, "\r")).text  # asked again
 
 
+async def test_a_projects_instructions_are_shown_and_go_to_the_model_if_the_answer_is_yes(home):
+    file = home / "work" / "AGENTS.md"
+    file.write_text("Say quack.\n")
+    text = (await answered(home, "y\r")).text
+    assert "instructions for models" in text and "│ Say quack." in text
+    async with shell(home) as term:  # it is not asked again
+        assert "Trust it" not in term.text
+        await did(term, ":reload", "AGENTS.md: the model gets it")
+        file.write_text("Say moo.\n")
+        await did(term, ":reload", "untrusted: `:trust` accepts it")
+
+
+async def test_a_projects_instructions_that_were_refused_are_not_asked_about_again(home):
+    (home / "work" / "AGENTS.md").write_text("Say quack.\n")
+    await answered(home, "n\r")
+    async with shell(home) as term:
+        assert "Trust it" not in term.text
+        await did(term, ":reload", "refused: `:trust` accepts it")
+
+
 async def test_of_a_projects_file_too_long_to_show_nothing_is_trusted_unseen(home):
     (home / "work" / ".aish.toml").write_text("\n" * 200 + PROJECT)
     async with shell(home, ready=False) as term:

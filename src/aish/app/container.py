@@ -34,6 +34,7 @@ from aish.app.mcp_connections import McpConnections
 from aish.app.providers import Providers
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
 from aish.config import paths
+from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig, load_config
 from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
@@ -54,6 +55,7 @@ from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
 
 if TYPE_CHECKING:
+    from aish.app.project_context import ProjectContext
     from aish.net.http.client import HttpClient
     from aish.providers.model_store.cache import ModelCache
     from aish.tools.bash.shell import LiveBash
@@ -73,6 +75,7 @@ _FOR_TURNS = (
     "aish.providers.scripted",
     "aish.frontends.shell.render.reply",
     "aish.frontends.shell.commands.conversation",
+    "aish.app.project_context",
     "aish.storage.sqlite.store",
 )
 
@@ -301,7 +304,21 @@ class Container:
         )  # fmt: skip
 
     async def _background(self, request: TurnRequest) -> Background:
-        return await find_background(request, self.store, self.config, Path(self._commands.where()))
+        return await find_background(
+            request, self.store, self.config, Path(self._commands.where()), self.project_context
+        )
+
+    def instruction_files(self) -> Sequence[InstructionFile]:
+        return self.project_context.instruction_files
+
+    def reread_project(self) -> None:
+        self.__dict__.pop("project_context", None)
+
+    @cached_property
+    def project_context(self) -> ProjectContext:
+        from aish.app.project_context import ProjectContext  # with the first turn, not with the first prompt
+
+        return ProjectContext(self.launch_context)
 
     @cached_property
     def _providers(self) -> Providers:

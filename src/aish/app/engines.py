@@ -33,6 +33,7 @@ from aish.types.records import Fact
 from aish.types.requests import TurnRequest
 
 if TYPE_CHECKING:
+    from aish.app.project_context import ProjectContext
     from aish.net.http.client import ProxySettings
 
 _MAX_FACTS = 50
@@ -249,8 +250,11 @@ def add_telemetry(store: Store, config: TelemetryConfig, redact: Callable[[str],
     return tap_store(store, Telemetry(make))
 
 
-async def find_background(request: TurnRequest, store: Store, config: Config, cwd: Path) -> Background:
-    """Background for a turn, within a token budget: facts that fit the question, and the project's files."""
+async def find_background(
+    request: TurnRequest, store: Store, config: Config, cwd: Path, context: ProjectContext
+) -> Background:
+    """Background for a turn, within a token budget: facts that fit the question, the project's files, and what is known
+    of the machine and the project."""
     memory = await _find_facts(request, store, config.memory.max_tokens) if request.memory else ""
     project = ""
     if request.project:
@@ -258,7 +262,10 @@ async def find_background(request: TurnRequest, store: Store, config: Config, cw
 
         lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
         project = "\n".join(lines)
-    return Background(memory, project)
+    if not request.environment:
+        return Background(memory=memory, project=project)
+    fixed, place = await asyncio.to_thread(lambda: (context.text, context.place(cwd)))
+    return Background(fixed, memory, project, place)
 
 
 async def _find_facts(request: TurnRequest, store: Store, max_tokens: int) -> str:

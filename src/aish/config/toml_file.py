@@ -74,7 +74,7 @@ def read_bounded(path: Path) -> bytes:
     with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
-        raise Unreadable("is larger than 1 MiB, so it is not a settings file")
+        raise Unreadable("is larger than 1 MiB")
     return content
 
 

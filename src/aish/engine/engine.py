@@ -33,10 +33,14 @@ if TYPE_CHECKING:
 
 
 class Background(msgspec.Struct, frozen=True):
-    """What the model is told besides the conversation."""
+    """What the model is told besides the conversation. `fixed` is the same in all turns and belongs at the beginning;
+    the rest goes with the newest message. `place` is where the user is now; it is told if it differs from what was
+    told last, at first in `fixed`."""
 
+    fixed: str = ""
     memory: str = ""
     project: str = ""
+    place: str = ""
 
 
 FindBackground = Callable[[TurnRequest], Awaitable[Background]]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from aish.autonomy.destructive_check import Containment
+from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig
 from aish.config.schema.config import Config
 from aish.engine.engine import Engine
@@ -262,6 +263,12 @@ class Runtime(Protocol):
 
     def reload(self) -> Runtime:
         """A new runtime from the current configuration. Raises ConfigError; this runtime stays as it is."""
+
+    def instruction_files(self) -> Sequence[InstructionFile]:
+        """The project's instructions for models, as they were read."""
+
+    def reread_project(self) -> None:
+        """Reads the instructions and the environment again. The next turn begins with what is found."""
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]

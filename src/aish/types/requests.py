@@ -112,9 +112,10 @@ class TurnRequest(msgspec.Struct, frozen=True):
     then resumed, and they do not run again. `resumed` is what it had done.
 
     More: `charged_to` is the session that pays, if not its own, and `payer` the key that pays, if any. `memory` and
-    `project`: facts and project files go along. `may_fall_back`: another model may answer if this one cannot be
-    reached. `planner`: plan first, then work; `run` is the run of a plan to resume. `stream` False: events may come
-    late, since the client wants the whole answer. `traceparent` is the caller's W3C trace context, "" if there is none.
+    `project`: facts and project files go along. `environment`: the model is told of the machine and the project.
+    `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work; `run` is
+    the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
+    `traceparent` is the caller's W3C trace context, "" if there is none.
     `owner` is the key of a tenant, "" for the local user and for administrators.
     """
 
@@ -142,6 +143,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     payer: KeyBudget | None = None
     memory: bool = False
     project: bool = False
+    environment: bool = False
     may_fall_back: bool = True
     planner: Planning | None = None
     run: str = ""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from aish.engine.engine import Background
+from aish.providers.scripted import ScriptedProvider, from_steps
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, user
+from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
 from support.engines import Bench
 
@@ -13,7 +17,8 @@ FACTS = {"tea": "- likes tea\n- lives in Rome", "coffee": "- likes tea\n- hates 
 
 async def find(request: TurnRequest) -> Background:
     question = request.input[0].text or "tea"
-    return Background(FACTS[question.split()[-1]], "src/\nREADME.md" if request.project else "")
+    project = "src/\nREADME.md" if request.project else ""
+    return Background(memory=FACTS[question.split()[-1]], project=project)
 
 
 def bench() -> Bench:
@@ -68,3 +73,37 @@ async def test_a_view_shows_the_notes_as_parts_of_their_own():
     view = await here.engine.view_context(here.request("about tea", memory=True, project=True))
     sizes = {part.name: part.tokens for part in view.parts}
     assert sizes["background"] > 5 and sizes["project"] > 3 and 0 < sizes["question"] < 20
+
+
+async def test_a_place_is_told_when_it_differs_from_what_was_told_last():
+    places = iter(("in /a", "in /b", "in /b", "in /a"))
+
+    async def find_place(request: TurnRequest) -> Background:
+        return Background(fixed="[environment]\nWorkspace: /a\nin /a", place=next(places))
+
+    here = Bench(*[[TextDelta("fine")]] * 4, settings={"find_background": find_place, "system": "be kind"})
+    session = ""
+    for _ in range(4):
+        events = await here.run("hello", session=session, environment=True)
+        session = events[0].session
+    asked = [request.messages for request in here.scripted.requests]
+    assert asked[0][0] == SystemMessage("be kind\n\n[environment]\nWorkspace: /a\nin /a")
+    told = [messages[-1].text.removeprefix("hello").strip().replace("\n", " ") for messages in asked]
+    assert told == ["", "[environment] Now: in /b", "", "[environment] Now: in /a"]
+    assert all(after[: len(before)] == before for before, after in itertools.pairwise(asked))
+
+
+async def test_the_smallest_models_are_not_told_of_the_machine():
+    async def find_place(request: TurnRequest) -> Background:
+        return Background(fixed="Debian", memory="- likes tea", place="in /b")
+
+    weak = Weak("scripted", {"model": from_steps([[TextDelta("fine")]])})
+    here = Bench(provider=weak, settings={"find_background": find_place})
+    await here.run("hello", environment=True, memory=True)
+    text = "".join(message.text for message in weak.requests[0].messages)
+    assert "likes tea" in text and "Debian" not in text and "/b" not in text
+
+
+class Weak(ScriptedProvider):
+    async def describe(self, model: str) -> ModelProfile:
+        return ModelProfile(self.name, model, None, parameters=135_000_000)

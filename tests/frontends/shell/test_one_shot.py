@@ -31,7 +31,9 @@ def small(monkeypatch):
         yield SimpleNamespace(router=SimpleNamespace(resolve=resolve))
 
     around = SimpleNamespace(env={})
-    return SimpleNamespace(config=Config(), notices=(), find_commands=find, engine=engine, launch_context=around)
+    return SimpleNamespace(
+        config=Config(), notices=(), find_commands=find, engine=engine, launch_context=around, instruction_files=tuple
+    )
 
 
 def asked(question):

@@ -385,6 +385,13 @@ class ContextConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = False
     summary_model: Annotated[str, Meta(description="The model that summarises; unset: the one that answers.")] = ""
     summary_tokens: Annotated[Count, Meta(description="The longest summary, in tokens.")] = 400
+    environment: Annotated[
+        bool,
+        Meta(
+            description="Whether the shell tells the model about the machine, the directory and the project, with the"
+            " project's instructions (`AGENTS.md`)."
+        ),
+    ] = True
     project_tree: Annotated[
         bool, Meta(description="Whether the shell tells the model which files there are in the project.")
     ] = False

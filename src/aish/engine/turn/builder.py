@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.engine.engine import FindBackground
 from aish.engine.model.call import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
@@ -91,11 +93,18 @@ class TurnBuilder:
         past = conversation.past
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
 
-    async def add_background(self, request: TurnRequest, conversation: Conversation) -> TurnRequest:
-        """The request with what the model is told besides the conversation, if it wants that."""
-        if not (request.memory or request.project):
+    async def add_background(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
+        """The request with what the model is told besides the conversation, if it wants that. The smallest models are
+        not told of the machine and the project: a longer prompt confuses them."""
+        if not (request.memory or request.project or request.environment):
             return request
-        return add_notes(request, await self._find_background(request), conversation.past)
+        background = await self._find_background(request)
+        if route.info.is_weak:
+            background = msgspec.structs.replace(background, fixed="", place="")
+        request = add_notes(request, background, conversation.past)
+        if not background.fixed:
+            return request
+        return msgspec.structs.replace(request, system=compose_system(request.system, background.fixed))
 
     def _note_changed_tools(self, specs: Sequence[ToolSpec]) -> list[str]:
         """Tells of tools whose server no longer says that they only read."""
@@ -110,7 +119,7 @@ class TurnBuilder:
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
         tools = self._select_for(request, self.toolset(request.dynamic_mcp), interactive=True)
-        request = await self.add_background(request, conversation)
+        request = await self.add_background(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
             EventFactory(request.session, "", self._clock.now_ns),

@@ -138,7 +138,7 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
-        request = await self._builder.add_background(request, conversation)
+        request = await self._builder.add_background(request, selected.route, conversation)
         turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
         record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)
         if not request.kept:

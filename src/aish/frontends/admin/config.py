@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from aish.config import paths
+from aish.config.instructions import INSTRUCTION_NAMES, find_instructions
 from aish.config.load import check_config, load_config
 from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
@@ -147,27 +148,34 @@ def _path(environment: LaunchContext) -> int:
 
 
 def _trust(environment: LaunchContext) -> int:
-    """Shows the file and trusts exactly this content. Any change makes the file untrusted again."""
-    project = _project_file(environment)
-    content = project_content(project)
-    print(visible(content.decode("utf-8", "replace")), end="" if content.endswith(b"\n") else "\n")
-    digest = trust_project_file(project, env=environment.env, expected=content_hash(content))
-    print(f"trusted {project} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
+    """Shows the project's files and trusts exactly their content. Any change makes a file untrusted again."""
+    for path in _project_files(environment):
+        content = project_content(path)
+        for line in content.decode("utf-8", "replace").splitlines():
+            print(visible(line))
+        digest = trust_project_file(path, env=environment.env, expected=content_hash(content))
+        print(f"trusted {path} as it is now (sha256 {digest[:16]}…)", file=sys.stderr)
     return 0
 
 
 def _distrust(environment: LaunchContext) -> int:
-    """Forgets the user's answer, also a no: the shell asks again."""
-    project = _project_file(environment)
-    known = distrust(project, env=environment.env)
-    print(f"no longer trusted: {project}" if known else f"there is no answer about {project}", file=sys.stderr)
+    """Forgets the user's answers, also a no: the shell asks again."""
+    for path in _project_files(environment):
+        known = distrust(path, env=environment.env)
+        print(f"no longer trusted: {path}" if known else f"there is no answer about {path}", file=sys.stderr)
     return 0
 
 
-def _project_file(environment: LaunchContext) -> Path:
-    project = paths.find_project_file(
-        environment.cwd, paths.home_dir(environment.env), paths.user_file(environment.env)
-    )
-    if project is None:
-        raise ConfigError(f"there is no {paths.PROJECT_FILE} here or above", hint="run this inside the project")
-    return project
+def _project_files(environment: LaunchContext) -> list[Path]:
+    """The settings of the project, and its instructions for models."""
+    cwd, env = environment.cwd, environment.env
+    settings = paths.find_project_file(cwd, paths.home_dir(env), paths.user_file(env))
+    own = paths.config_dir(env)
+    instructions = [file.path for file in find_instructions(cwd, env) if file.path.parent != own and not file.problem]
+    found = [*([settings] if settings else []), *instructions]
+    if not found:
+        raise ConfigError(
+            f"there is no {paths.PROJECT_FILE} here or above, and no {INSTRUCTION_NAMES[0]}",
+            hint="run this inside the project",
+        )
+    return found

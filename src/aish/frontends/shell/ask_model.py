@@ -127,6 +127,7 @@ async def ask_other_model(shell: Shell, name: str, text: str) -> bool:
         tools=(),
         memory=False,
         project=False,
+        environment=False,
         category=Category.DELEGATE,
         charged_to=shell.request.session,
     )

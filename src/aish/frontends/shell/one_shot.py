@@ -21,7 +21,7 @@ from aish.types.messages import TextPart, UserMessage, text_of, user
 from aish.types.requests import TurnLimits, TurnRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from aish.engine.engine import Engine
     from aish.ports import Store
@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace, runtime: Runtime) -> int:
 async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Question) -> int:
     output = make_output(runtime.launch_context.env)
     reader = StdinReader()
-    if not question.text and any(file.ignored for file in runtime.loaded.files):
+    if not question.text and (any(file.ignored for file in runtime.loaded.files) or _has_untrusted(runtime)):
         from aish.frontends.shell.setup import ask_about_project
 
         runtime = await ask_about_project(runtime, output, reader)
-    for notice in runtime.notices:
+    for notice in (*runtime.notices, *_instruction_notices(runtime)):
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
         request = await _make_request(arguments, runtime, question.text)
@@ -70,6 +70,22 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
         if not question.text:
             return await _interact(arguments, engine, runtime, request, output, reader)
         return await _answer(arguments, engine, runtime, request, question, output, reader)
+
+
+def _has_untrusted(runtime: Runtime) -> bool:
+    """Whether the project has instructions for models that the user has not decided about."""
+    if not runtime.config.context.environment:
+        return False
+    return any(file.state == "untrusted" for file in runtime.instruction_files())
+
+
+def _instruction_notices(runtime: Runtime) -> Iterator[str]:
+    if runtime.config.context.environment:
+        for file in runtime.instruction_files():
+            if file.problem:
+                yield f"{file.path} {file.problem}; it is ignored"
+            elif file.state == "untrusted":
+                yield f"{file.path} is ignored until you trust it: `aish config trust`"
 
 
 async def _answer(
@@ -152,6 +168,7 @@ async def _make_request(arguments: argparse.Namespace, runtime: Runtime, questio
         limits=_limits(arguments, runtime),
         memory=runtime.config.memory.inject,
         project=runtime.config.context.project_tree,
+        environment=runtime.config.context.environment,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aish.config.load import join_names
 from aish.config.user_decisions import content_hash, project_content, refuse, trust_project_file, was_refused
 from aish.engine.engine import Engine
@@ -56,35 +58,55 @@ async def wait_for_tools(runtime: Runtime, output: Output) -> None:
 
 
 async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
-    """Asks whether to trust the settings of the project. Returns the runtime to continue with: a new one if the user
-    trusted the file. Yes and no are remembered for its exact content; any other answer means "later"."""
+    """Asks whether to trust the settings of the project and its instructions for models. Returns the runtime to
+    continue with: a new one if the user trusted the settings. Yes and no are remembered for the exact content of a
+    file; any other answer means "later"."""
     try:
-        return await _ask_about(runtime, output, reader)
+        for file in runtime.loaded.files:
+            if file.ignored:
+                notes = (
+                    f"This project has settings for aish, {file.path}:",
+                    f"Ignored until you trust it: {join_names(file.ignored)}",
+                )
+                if await _ask_about(file.path, notes, runtime, output, reader):
+                    runtime = runtime.reload()
+                break
+        if runtime.config.context.environment:
+            await _ask_about_instructions(runtime, output, reader)
     except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
         output.note(f"aish: {exc.message}")
-        return runtime
+    return runtime
 
 
-async def _ask_about(runtime: Runtime, output: Output, reader: StdinReader) -> Runtime:
-    file = next(file for file in runtime.loaded.files if file.ignored)
+async def _ask_about_instructions(runtime: Runtime, output: Output, reader: StdinReader) -> None:
+    untrusted = [file.path for file in runtime.instruction_files() if file.state == "untrusted"]
+    for path in untrusted:
+        notes = f"This project has instructions for models, {path}:", "No model gets them until you trust them."
+        await _ask_about(path, notes, runtime, output, reader)
+    if untrusted:
+        runtime.reread_project()
+
+
+async def _ask_about(path: Path, notes: tuple[str, str], runtime: Runtime, output: Output, reader: StdinReader) -> bool:
+    """Shows the file between the notes, and asks. Whether the user trusts it."""
     env = runtime.launch_context.env
-    content = project_content(file.path)
-    if was_refused(file.path, content, env=env):
-        return runtime
-    output.note(f"This project has settings for aish, {file.path}:")
+    content = project_content(path)
+    if was_refused(path, content, env=env):
+        return False
+    output.note(notes[0])
     whole = _show_start(content.decode("utf-8", "replace"), output)
-    output.note(f"Ignored until you trust it: {join_names(file.ignored)}")
+    output.note(notes[1])
     if not whole:
         output.note("It is too long to be shown here: read it, and `aish config trust` accepts it.")
     drop_typed_ahead()  # keys typed before the question was shown do not answer it
     answer = await reader.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
     match (answer or "").strip().lower():
         case "y" | "yes" if whole:
-            trust_project_file(file.path, env=env, expected=content_hash(content))
-            return runtime.reload()
+            trust_project_file(path, env=env, expected=content_hash(content))
+            return True
         case "n" | "no":
-            refuse(file.path, content, env=env)
-    return runtime
+            refuse(path, content, env=env)
+    return False
 
 
 def _show_start(text: str, output: Output) -> bool:

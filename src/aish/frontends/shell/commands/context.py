@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 
 import msgspec
 
 from aish.engine.model.ledger import day_start_ms, dollars
-from aish.frontends.shell.ask_model import ask_other_model
+from aish.frontends.shell.ask_model import ask_model, ask_other_model
 from aish.frontends.shell.commands.arguments import unknown_argument
 from aish.frontends.shell.shell import Shell
 from aish.frontends.spending_table import (
@@ -52,6 +54,36 @@ def _show_view(shell: Shell, view: ContextView) -> None:
     left_out = f", {view.left_out} older ones left out" if view.left_out else ""
     turns = "1 earlier turn goes" if view.turns == 1 else f"{view.turns} earlier turns go"
     shell.output.note(f"{turns} along{left_out}")
+
+
+INIT_QUESTION = (
+    "Look at this repository and propose an AGENTS.md for its root: what it is, how it is laid out, the commands that "
+    "build, check and test it, and the rules of its code that a newcomer would break. Read the README, the build "
+    "files, the continuous integration and some of the code first. At most 60 lines of short sentences. Write only "
+    "what you have seen. Then create the file, or, if you have no tool that writes files, show it."
+)
+
+
+async def init(shell: Shell, rest: str) -> None:
+    """Has the model propose instructions for this project."""
+    await ask_model(shell, f"{INIT_QUESTION}\n\n{rest}".strip())
+
+
+async def reload(shell: Shell, rest: str) -> None:
+    """Reads the project's instructions and the environment again."""
+    shell.runtime.reread_project()
+    files = await asyncio.to_thread(shell.runtime.instruction_files)
+    for file in files:
+        state = file.problem or (
+            "the model gets it" if file.state == "trusted" else f"{file.state}: `:trust` accepts it"
+        )
+        shell.output.note(f"{_relative(file.path, shell.runtime.launch_context.cwd)}: {state}")
+    if not files:
+        shell.output.note("this project has no instructions for models (AGENTS.md); :init proposes some")
+
+
+def _relative(path: Path, folder: Path) -> Path:
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 async def cost(shell: Shell, rest: str) -> None:

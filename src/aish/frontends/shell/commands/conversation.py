@@ -232,7 +232,8 @@ async def config(shell: Shell, rest: str) -> None:
 async def trust(shell: Shell, rest: str) -> None:
     result = await shell.run_line(f"{_AISH} config trust", attach=False)
     if not result.status:
-        shell.output.note("what it loosens holds from the next start of aish")
+        shell.runtime.reread_project()
+        shell.output.note("what its settings loosen holds from the next start of aish")
 
 
 async def redact(shell: Shell, rest: str) -> None:

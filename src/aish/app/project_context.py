@@ -1,0 +1,155 @@
+"""Finds what the model is told of the machine and the project: the environment, and the project's instructions.
+
+Both stand at the beginning of each prompt, so they are read once and stay the same while aish runs. What changes
+meanwhile (the directory, the branch, the day, a file of instructions) is told in the newest message.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from aish.config.instructions import InstructionFile, find_instructions
+from aish.frontends.runtime import LaunchContext
+from aish.frontends.terminal import visible
+
+_OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
+_PACKAGE_MANAGERS = ("apt", "dnf", "yum", "pacman", "zypper", "apk", "xbps-install", "emerge", "nix-env", "brew", "pkg")
+# Files in the root of a project, and the language or the tool that they mean.
+_TOOLCHAINS = {
+    "pyproject.toml": "Python", "setup.py": "Python", "requirements.txt": "Python", "uv.lock": "uv",
+    "poetry.lock": "Poetry", "package.json": "Node.js", "tsconfig.json": "TypeScript", "pnpm-lock.yaml": "pnpm",
+    "yarn.lock": "Yarn", "Cargo.toml": "Rust", "go.mod": "Go", "CMakeLists.txt": "CMake", "meson.build": "Meson",
+    "Makefile": "make", "justfile": "just", "pom.xml": "Maven", "build.gradle": "Gradle", "build.gradle.kts": "Gradle",
+    "Gemfile": "Ruby", "composer.json": "PHP", "mix.exs": "Elixir", "Package.swift": "Swift", "flake.nix": "Nix",
+    "Dockerfile": "Docker", "dune-project": "OCaml", "stack.yaml": "Haskell",
+}  # fmt: skip
+_MAX_RELEASE_BYTES = 16 * 1024
+_MAX_HEAD_BYTES = 1024
+_MAX_PATH_CHARS = 500
+# About 8 000 tokens for all files together: a quarter of a common window.
+_MAX_INSTRUCTION_CHARS = 32_000
+_ENVIRONMENT = "[environment]"
+_INSTRUCTIONS = "[instructions] What the user wants of you in this project. Nearer files are more specific."
+
+
+class ProjectContext:
+    """What the model is told of the machine and of the project in which aish was started."""
+
+    def __init__(self, launch: LaunchContext) -> None:
+        self._launch = launch
+
+    @cached_property
+    def instruction_files(self) -> list[InstructionFile]:
+        return find_instructions(self._launch.cwd, self._launch.env)
+
+    @cached_property
+    def text(self) -> str:
+        """The part that stays the same."""
+        blocks = (f"{_ENVIRONMENT}\n{self._environment()}\n{self.first_place}", self._instructions())
+        return "\n\n".join(filter(None, blocks))
+
+    @cached_property
+    def first_place(self) -> str:
+        return describe_place(self._launch.cwd)
+
+    def place(self, cwd: Path) -> str:
+        """Where the user is now, and which instructions have changed since they were read."""
+        changed = [visible(str(file.path)) for file in self.instruction_files if _has_changed(file)]
+        return "\n".join((describe_place(cwd), *(f"{name} has changed; `:reload` reads it again." for name in changed)))
+
+    def _environment(self) -> str:
+        env, root = self._launch.env, self._launch.cwd
+        return "\n".join(
+            f"{name}: {visible(value)}"
+            for name, value in (
+                ("System", describe_system()),
+                ("Package manager", _find_package_manager(env)),
+                ("Shell", Path(env.get("SHELL", "")).name or "bash"),
+                ("Workspace", str(root)),
+                ("Project", ", ".join(find_toolchains(root))),
+            )
+            if value
+        )
+
+    def _instructions(self) -> str:
+        blocks, left = [], _MAX_INSTRUCTION_CHARS
+        for file in self.instruction_files:
+            text = _plain(file.content) if file.state == "trusted" else ""
+            if text:
+                cut = text[:left]
+                mark = f"\n[aish] … {len(text) - len(cut)} characters left out …" if len(cut) < len(text) else ""
+                blocks.append(f"# {visible(str(file.path))}\n{cut}{mark}")
+                left -= len(cut)
+        return "\n\n".join((_INSTRUCTIONS, *blocks)) if blocks else ""
+
+
+def describe_system() -> str:
+    """The operating system and its distribution, as in "Debian GNU/Linux 12 (bookworm), x86_64"."""
+    import platform  # with the first turn
+
+    for path in _OS_RELEASE:
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                lines = file.read(_MAX_RELEASE_BYTES).splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if line.startswith("PRETTY_NAME="):
+                return f"{line.partition('=')[2].strip().strip(chr(34))}, {platform.machine()}"
+    return f"{platform.system()} {platform.release()}, {platform.machine()}"
+
+
+def _find_package_manager(env: Mapping[str, str]) -> str:
+    path = env.get("PATH", "")
+    return next((name for name in _PACKAGE_MANAGERS if shutil.which(name, path=path)), "")
+
+
+def find_toolchains(root: Path) -> list[str]:
+    return list(dict.fromkeys(name for file, name in _TOOLCHAINS.items() if (root / file).is_file()))
+
+
+def describe_place(cwd: Path) -> str:
+    """The directory, the branch and the day, on one line."""
+    branch = find_git_branch(cwd)
+    where = visible(str(cwd))[:_MAX_PATH_CHARS]
+    return (
+        f"Directory: {where}. " + (f"Git branch: {branch}. " if branch else "") + f"Day: {time.strftime('%Y-%m-%d')}."
+    )
+
+
+def find_git_branch(folder: Path) -> str:
+    """The branch that is checked out, or the beginning of the commit; "" outside of a repository."""
+    for parent in (folder, *folder.parents):
+        git = parent / ".git"
+        if git.is_file():  # of a worktree or a submodule: names the folder
+            git = parent / _first_line(git).removeprefix("gitdir: ")
+        if head := _first_line(git / "HEAD"):
+            return visible(head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:7])
+    return ""
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(_MAX_HEAD_BYTES).strip()
+    except OSError:
+        return ""
+
+
+def _has_changed(file: InstructionFile) -> bool:
+    """Whether a trusted file has another content now. A file that was not used does not matter."""
+    if file.state != "trusted":
+        return False
+    try:
+        return file.path.stat().st_size != len(file.content) or file.path.read_bytes() != file.content
+    except OSError:
+        return True
+
+
+def _plain(content: bytes) -> str:
+    """The text with control characters made visible, line by line."""
+    return "\n".join(visible(line.expandtabs()) for line in content.decode("utf-8-sig", "replace").splitlines()).strip()

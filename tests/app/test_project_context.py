@@ -1,0 +1,97 @@
+"""What the model is told of the machine and of the project."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aish.app.project_context import ProjectContext, describe_place, find_git_branch, find_toolchains
+from aish.config.user_decisions import trust_project_file
+from aish.frontends.runtime import LaunchContext
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "thing"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "trunk")
+    return folder
+
+
+def git(folder: Path, *words: str) -> None:
+    config = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *config, *words], cwd=folder, check=True, capture_output=True, timeout=30)
+
+
+def context(project: Path) -> ProjectContext:
+    env = {"HOME": str(project.parent), "PATH": "/usr/bin:/bin", "SHELL": "/bin/zsh"}
+    return ProjectContext(LaunchContext(project, env))
+
+
+def trust(file: Path) -> None:
+    trust_project_file(file, env={"HOME": str(file.parent.parent)})
+
+
+def test_the_environment_names_machine_shell_workspace_and_tools(project: Path) -> None:
+    (project / "Cargo.toml").touch()
+    (project / "Makefile").touch()
+    lines = context(project).text.splitlines()
+    assert lines[0] == "[environment]" and lines[1].startswith("System: ")
+    assert {"Shell: zsh", f"Workspace: {project}", "Project: Rust, make"} <= set(lines)
+    assert lines[-1] == describe_place(project) and "Git branch: trunk." in lines[-1]
+
+
+def test_the_text_stays_the_same_and_changes_are_in_the_place(project: Path) -> None:
+    here = context(project)
+    before = here.text
+    git(project, "commit", "-q", "--allow-empty", "-m", "x")
+    git(project, "switch", "-q", "-c", "other")
+    (project / "go.mod").touch()
+    assert here.text == before
+    assert "Git branch: other." in here.place(project) and f"Directory: {project}/src." in here.place(project / "src")
+
+
+def test_trusted_instructions_are_part_of_it_and_others_are_not(project: Path) -> None:
+    file = project / "AGENTS.md"
+    file.write_text("Run make check.\x1b[2J\n\tUse tabs.\n")
+    assert "make check" not in context(project).text
+    trust(file)
+    text = context(project).text
+    assert "[instructions]" in text and f"# {file}\nRun make check.␛[2J\n        Use tabs." in text
+
+
+def test_a_long_file_is_cut_with_a_mark(project: Path) -> None:
+    file = project / "AGENTS.md"
+    file.write_text("word " * 100_000)
+    trust(file)
+    text = context(project).text
+    assert len(text) < 33_000 and "characters left out" in text
+
+
+def test_a_file_that_changes_in_a_session_is_told_of(project: Path) -> None:
+    file = project / "AGENTS.md"
+    file.write_text("one")
+    trust(file)
+    here = context(project)
+    assert "one" in here.text and "has changed" not in here.place(project)
+    file.write_text("two")
+    assert f"{file} has changed" in here.place(project) and "one" in here.text
+    file.unlink()
+    assert f"{file} has changed" in here.place(project)
+
+
+def test_the_branch_is_known_in_a_worktree_and_detached(project: Path, tmp_path: Path) -> None:
+    git(project, "commit", "-q", "--allow-empty", "-m", "x")
+    git(project, "worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    assert find_git_branch(tmp_path / "side") == "side"
+    git(project, "checkout", "-q", "--detach")
+    assert len(find_git_branch(project)) == 7
+    assert find_git_branch(tmp_path) == ""
+
+
+def test_toolchains_are_named_once(project: Path) -> None:
+    for name in ("pyproject.toml", "setup.py", "uv.lock"):
+        (project / name).touch()
+    assert find_toolchains(project) == ["Python", "uv"]
