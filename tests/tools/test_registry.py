@@ -111,7 +111,7 @@ def test_any_names_become_legal_unique_and_lead_back(own_names):
     wire = names(made)
     assert len(set(wire)) == len(own_names)
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in wire)
-    assert [made.find(name).own_name for name in wire] == own_names
+    assert sorted(made.find(name).own_name for name in wire) == sorted(own_names)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +162,9 @@ async def test_what_a_call_would_change_is_asked_of_its_source_where_that_can_te
     assert await made.preview("fs__write", {"a": 1}, "c") == "write {'a': 1} c"
     assert await made.preview("other__write", {}, "c") == ""
     assert await made.preview("gone__write", {}, "c") == ""
+
+
+def test_the_order_in_which_servers_connect_and_list_their_tools_does_not_matter():
+    first = registry(fs=Tools().add("b").add("a"), git=Tools().add("c"))
+    second = registry(git=Tools().add("c"), fs=Tools().add("a").add("b"))
+    assert names(first) == names(second) == ["fs__a", "fs__b", "git__c"]

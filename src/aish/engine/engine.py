@@ -218,6 +218,7 @@ class Engine:
     @cached_property
     def _builder(self) -> TurnBuilder:
         from aish.engine.model.call import ModelCallDeps, TokenCounters
+        from aish.engine.prompt.sent_prompts import SentPrompts
         from aish.engine.turn.builder import TurnBuilder
 
         return TurnBuilder(
@@ -225,7 +226,7 @@ class Engine:
             gate=self._gate,
             clock=self.clock,
             model_deps=ModelCallDeps(
-                self.router, self.selector, self.ledger, self._summaries, self._rules, TokenCounters()
+                self.router, self.selector, self.ledger, self._summaries, self._rules, TokenCounters(), SentPrompts()
             ),
             side_calls=self.side_calls,
             redact=self._redactor.text,

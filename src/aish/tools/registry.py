@@ -81,7 +81,8 @@ class Registry:
         return f"{stem}{number}"
 
     def specs(self) -> Sequence[ToolSpec]:
-        """Returns the same object until a toolset changes its list."""
+        """Returns the same object until a toolset changes its list. Sorted: servers connect and list their tools in any
+        order, and tools stand at the beginning of a prompt, which backends cache."""
         self._bindings()
         return self._specs
 
@@ -124,7 +125,7 @@ class Registry:
         if not _is_same(offered, self._offered):
             self._offered = offered
             self._by_name = _bind(offered, self._hidden)
-            self._specs = tuple(binding.spec for binding in self._by_name.values())
+            self._specs = tuple(self._by_name[name].spec for name in sorted(self._by_name))
         return self._by_name
 
 

@@ -116,13 +116,15 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):
     """`estimate` is our own count of the prompt before it was sent, 0 if there was none. `left_out` are the turns that
-    did not fit the window."""
+    did not fit the window. `prefix_lost` says why the prompt does not begin with the last one of the session, so that
+    the backend had to read it again; "" if it does."""
 
     model: str
     usage: Usage
     category: Category = Category.MAIN
     estimate: int = 0
     left_out: int = 0
+    prefix_lost: str = ""
 
 
 class Status(msgspec.Struct, frozen=True, tag="status"):

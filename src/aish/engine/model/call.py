@@ -18,6 +18,7 @@ from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repe
 from aish.engine.prompt.composer import ComposedPrompt, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
+from aish.engine.prompt.sent_prompts import SentPrompts
 from aish.engine.prompt.summary import Summaries
 from aish.engine.prompt.token_counts import (
     BYTES_PER_TOKEN,
@@ -78,6 +79,7 @@ class ModelCallDeps(msgspec.Struct, frozen=True):
     summaries: Summaries
     rules: ContextRules
     counters: TokenCounters
+    sent_prompts: SentPrompts
 
 
 class ModelCaller:
@@ -111,6 +113,7 @@ class ModelCaller:
         self._call_count = 0
         self._sent: StepRequest | None = None
         self._left_out = 0
+        self._prefix_lost = ""
         self._use_route(selected.route)
 
     async def stream(self, step: StepAssembler, relay: TextRelay | None) -> AsyncGenerator[list[Event], None]:
@@ -128,6 +131,8 @@ class ModelCaller:
             if self._is_bounded:
                 request, call = await self._admit(request, call, composed.tokens)
             self._sent, self._admitted = request, call
+            if self._events.session:
+                self._prefix_lost = self._deps.sent_prompts.note(self._events.session, request)
             async with self.route.provider.stream(request, relay) as batches:
                 async for batch in batches:
                     if events := step.feed(batch):
@@ -178,7 +183,9 @@ class ModelCaller:
         if call.estimate and reported is not None:
             self._counter.learn(call.estimate, reported.prompt_tokens)
         self._budget.spend(usage)
-        report = UsageReported(self.route.name, usage, self._request.category, call.estimate, self._left_out)
+        report = UsageReported(
+            self.route.name, usage, self._request.category, call.estimate, self._left_out, self._prefix_lost
+        )
         return [self._events.event(report)]
 
     async def warn_about_spending(self) -> list[Event]:

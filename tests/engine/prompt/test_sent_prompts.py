@@ -1,0 +1,61 @@
+"""Why a backend had to read a prompt again stands in the trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from aish.engine.prompt.sent_prompts import SentPrompts
+from aish.types.context import ContextRules
+from aish.types.events import TextDelta, UsageReported
+from aish.types.messages import AssistantMessage, Message, SystemMessage, user
+from aish.types.requests import StepRequest
+from aish.types.tools import Effect, ToolSpec
+from support.engines import Bench, bodies
+
+TOOL = ToolSpec("t__x", "", {}, Effect.READ, "t")
+FIRST = (SystemMessage("be kind"), user("one"), AssistantMessage("two"), user("three"))
+
+
+def second(*messages: Message, model: str = "m", tools: tuple[ToolSpec, ...] = (TOOL,)) -> StepRequest:
+    return StepRequest(model, messages, tools)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (second(*FIRST), ""),
+        (second(*FIRST, AssistantMessage("four"), user("five")), ""),
+        (second(SystemMessage("be kind"), user("one"), *FIRST[2:]), ""),  # equal, though not the same objects
+        (second(SystemMessage("be brief"), *FIRST[1:]), "the system message changed"),
+        (second(*FIRST, model="other"), "another model: other after m"),
+        (second(*FIRST, tools=()), "the tools changed"),
+        (second(FIRST[0], *FIRST[3:], user("five")), "message 2 of 4 left the window"),
+        (second(FIRST[0], user("uno"), *FIRST[2:]), "message 2 of 4 changed"),
+        (second(*FIRST[:2]), "message 3 of 4 changed"),
+    ],
+)
+def test_the_reason_names_what_changed(request_: StepRequest, reason: str) -> None:
+    sent = SentPrompts()
+    assert sent.note("s", second(*FIRST)) == ""
+    assert sent.note("other session", second()) == ""
+    assert sent.note("s", request_) == reason
+
+
+def test_only_recent_sessions_are_remembered() -> None:
+    sent = SentPrompts()
+    sent.note("s", second(*FIRST))
+    for number in range(100):
+        sent.note(f"s{number}", second())
+    assert sent.note("s", second(SystemMessage("other"))) == ""
+
+
+async def test_the_reason_is_recorded_with_the_usage() -> None:
+    steps = [[TextDelta("word " * 20)]] * 12
+    bench = Bench(*steps, settings={"rules": ContextRules(token_budget=200)})
+    session, reasons = "", []
+    for number in range(12):
+        events = await bench.run(f"q{number} " + "word " * 20, session=session)
+        session = events[0].session
+        reasons += [usage.prefix_lost for usage in bodies(events, UsageReported)]
+    lost = [reason for reason in reasons if reason]
+    assert lost and all("left the window" in reason for reason in lost) and len(lost) <= 6
