@@ -47,7 +47,7 @@ async def test_a_turn_is_counted_in_all_that_is_promised():
 
     bench = Bench(
         [call("t__x"), call("t__bad", index=1), UsageChunk(Usage(100, 10))],
-        [TextDelta("x"), TextDelta("y"), UsageChunk(Usage(200, 20))],
+        [TextDelta("x"), TextDelta("y"), UsageChunk(Usage(200, 20, cached_tokens=90))],
         tools=Tools().add("t__x").add("t__bad", fail),
         settings={"prices": Prices({"scripted:model": Price(1.0, 1.0)})},
     )
@@ -64,6 +64,7 @@ async def test_a_turn_is_counted_in_all_that_is_promised():
     assert values["aish_rounds_per_turn_sum", model] == 2
     assert values["aish_tokens_total", "in", model] == 300
     assert values["aish_tokens_total", "out", model] == 30
+    assert values["aish_tokens_total", "cached", model] == 90
     assert values["aish_cost_dollars_total", model] == pytest.approx(330 / 1e6)
     assert values["aish_tool_calls_total", "ok", "t__x"] == 1
     assert sum(value for key, value in values.items() if key[0] == "aish_tool_calls_total" and "t__bad" in key) == 1
@@ -165,9 +166,11 @@ def test_every_other_way_to_offer_tools_is_known_as_a_retry(said):
 async def test_turns_that_did_not_fit_are_counted():
     bench = Bench(*[[TextDelta("a"), UsageChunk(Usage(1, 1))]] * 4, settings={"rules": ContextRules(max_turns=1)})
     async with face(bench) as http:
-        for _ in range(4):
-            await http.chat(session_id="s", use_server_history=True)
-        assert (await counted(http))["aish_turns_left_out_total", "scripted:model"] >= 1
+        for text in ("one", "two", "three", "four"):
+            await http.chat(session_id="s", use_server_history=True, messages=[{"role": "user", "content": text}])
+        values = await counted(http)
+    assert values["aish_turns_left_out_total", "scripted:model"] >= 1
+    assert values["aish_prefixes_lost_total", "scripted:model"] >= 1
 
 
 async def test_mcp_servers_are_counted_by_state():

@@ -85,6 +85,7 @@ class Metrics:
         )
         self.call_repairs = counter("call_repairs", "Repairs of tool calls before they ran.", "kind")
         self.left_out = counter("turns_left_out", "Turns left out of requests because they did not fit.", "model")
+        self.prefixes_lost = counter("prefixes_lost", "Prompts that a backend had to read again.", "model")
         self.active_requests = gauge("requests_under_way", "Requests being answered.", "livesum")
         self.mcp_servers = gauge("mcp_servers", "MCP servers, by state.", "livemax", "state")
         # Their labels and URLs are the clients' own words: as many as they like.
@@ -119,6 +120,8 @@ class Metrics:
         if model is not None:
             model.tokens_in.count += usage.prompt_tokens
             model.tokens_out.count += usage.completion_tokens
+            if usage.cached_tokens:
+                model.tokens_cached.inc(usage.cached_tokens)
             if usage.cost:
                 model.cost.inc(usage.cost)
 
@@ -182,10 +185,12 @@ class ModelCounters:
         self.rounds = HistogramBatch(metrics.rounds.labels(model), _ROUNDS)
         self.tokens_in = CounterBatch(metrics.tokens.labels(model, "in"))
         self.tokens_out = CounterBatch(metrics.tokens.labels(model, "out"))
+        self.tokens_cached = metrics.tokens.labels(model, "cached")  # of those that went in
         self.cost = metrics.cost.labels(model)
         self.broken_streams = metrics.broken_streams.labels(model)
         self.retries = {kind: metrics.retries.labels(model, kind) for kind in ("fallback", "form")}
         self.left_out = metrics.left_out.labels(model)
+        self.prefixes_lost = metrics.prefixes_lost.labels(model)
         self.ends = {end: CounterBatch(metrics.turns.labels(model, end.value)) for end in TurnEnd}
 
     def flush(self) -> None:
@@ -223,8 +228,10 @@ class TurnMeter(msgspec.Struct, eq=False):
             elif type(body) is StepStarted:
                 self._steps += 1
             elif type(body) is UsageReported:
-                if body.left_out and self._model is not None:
+                if self._model is not None and body.left_out:
                     self._model.left_out.inc(body.left_out)
+                if self._model is not None and body.prefix_lost:
+                    self._model.prefixes_lost.inc()
             elif type(body) is TurnStarted:
                 self._model = self._metrics.model_counters(body.model)
                 self.turn = event.turn
