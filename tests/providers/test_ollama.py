@@ -83,13 +83,39 @@ async def test_lines_are_handed_on_as_they_come_and_not_at_the_end(http):
             assert await anext(chunks) == [TextDelta("first")]
 
 
-@pytest.mark.parametrize("parameters", ["", "stop  x\nnum_ctx    16384\ntemperature 1"])
-async def test_the_window_is_the_one_the_model_is_loaded_with(parameters, http):
-    fake = Ollama(parameters=parameters)
+async def test_a_window_of_the_model_file_is_used_as_it_is(http):
+    fake = Ollama(parameters="stop  x\nnum_ctx    16384\ntemperature 1")
     fake.loaded = 2048
     async with running(fake) as server:
-        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 2048
+        provider = provider_at(server.url, http)
+        assert (await provider.describe(MODEL)).context_size == 2048
+        await say(provider, user("word " * 4000))
+    assert body_of(server.requests[-1])["options"] == {"num_ctx": 2048}
     assert "/api/generate" not in [request.path for request in server.requests]
+
+
+async def test_the_window_is_raised_to_what_a_request_needs_and_stays_there(http):
+    async with running(Ollama(default_window=4096)) as server:
+        provider = provider_at(server.url, http)
+        assert (await provider.describe(MODEL)).context_size == 32768  # of the 40960 it was trained with
+        for words in (10, 4000, 10, 100_000):
+            await say(provider, user("word " * words))
+        windows = [body_of(request)["options"]["num_ctx"] for request in server.requests if request.path == "/api/chat"]
+    assert windows == [4096, 16384, 16384, 32768]
+
+
+async def test_a_prompt_that_was_cut_is_told_of(http):
+    class Cutting(Ollama):
+        def done(self):
+            return {**super().done(), "prompt_eval_count": 2048}
+
+    fake = Cutting(parameters="num_ctx 2048")
+    async with running(fake) as server:
+        provider = provider_at(server.url, http)
+        await provider.describe(MODEL)
+        notes = [chunk.text for chunk in await say(provider, user("word " * 40_000)) if isinstance(chunk, Status)]
+        assert notes and "has cut the prompt" in notes[0] and "2048" in notes[0]
+        assert not [chunk for chunk in await say(provider, user("word")) if isinstance(chunk, Status)]
 
 
 async def test_the_window_is_what_the_model_file_sets_if_it_is_not_loaded(http):
@@ -99,13 +125,17 @@ async def test_the_window_is_what_the_model_file_sets_if_it_is_not_loaded(http):
 
 async def test_a_window_of_thousands_of_digits_is_none(http):
     async with running(Ollama(parameters=f"num_ctx {'9' * 5000}", default_window=4096)) as server:
-        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 4096
+        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 32768
 
 
 async def test_a_model_of_unknown_window_is_loaded_and_asked(http):
     """The 40960 it was trained with are not what it runs with."""
     async with running(Ollama(default_window=4096)) as server:
-        assert (await provider_at(server.url, http).describe(MODEL)).context_size == 4096
+        provider = provider_at(server.url, http)
+        await provider.describe(MODEL)
+        await say(provider)
+    assert "/api/generate" in [request.path for request in server.requests]
+    assert body_of(server.requests[-1])["options"] == {"num_ctx": 4096}
 
 
 async def test_a_model_that_never_is_loaded_here_has_the_window_it_was_trained_with(http):
@@ -144,7 +174,8 @@ async def test_a_name_without_a_tag_is_the_latest(http):
     fake = Latest()
     fake.loaded = 1234
     async with running(fake) as server:
-        assert (await provider_at(server.url, http).describe("llama3")).context_size == 1234
+        await provider_at(server.url, http).describe("llama3")
+    assert "/api/generate" not in [request.path for request in server.requests]  # it was found among the loaded ones
 
 
 @pytest.mark.parametrize(

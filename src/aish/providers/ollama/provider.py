@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
+import msgspec
+
 from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError
 from aish.net.http.client import HttpClient, Response
 from aish.net.lines import LineReader
@@ -29,7 +31,7 @@ from aish.providers.ollama.wire import (
     show_capabilities,
 )
 from aish.providers.openai import model_facts
-from aish.providers.openai.request import Json
+from aish.providers.openai.request import Json, encode_tools
 from aish.providers.openai.response import tokens_used
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
 from aish.types.events import Status
@@ -59,6 +61,26 @@ class _ResponseBody(AsyncIterator[bytes]):
         return piece
 
 
+class _Window(msgspec.Struct):
+    """The window of a model: the one it runs with, and the largest to which a request may raise it."""
+
+    size: int
+    largest: int
+
+    def fit(self, tokens: int) -> int:
+        """Raises the window to the next power of two that holds so many tokens. It never becomes smaller again, because
+        Ollama loads the model anew for each change."""
+        if tokens > self.size:
+            self.size = min(max(self.size, 1 << (tokens - 1).bit_length()), max(self.size, self.largest))
+        return self.size
+
+
+# A window of this size takes a model of eight billion parameters about 4 GB. `context_size` allows more.
+_LARGEST_RAISED = 32_768
+_ANSWER_TOKENS = 2048  # room for the answer if the request names none
+_LEAST_BYTES_PER_TOKEN = 3  # most texts have four
+_MAX_CHARS_PER_TOKEN = 6
+_MAX_MODELS = 256
 # One line is one delta. A tool call is in one line, with all its arguments.
 MAX_LINE_BYTES = 8 * 1024 * 1024
 # How long to wait for the end of the body after the last line. It allows the connection to be used again.
@@ -70,6 +92,7 @@ class OllamaProvider:
         self._name = name
         self._endpoint = endpoint
         self._backend = Backend(name, endpoint, http)
+        self._windows: dict[str, _Window] = {}
 
     @property
     def name(self) -> str:
@@ -129,16 +152,33 @@ class OllamaProvider:
         """The HTTP client is shared; its owner closes it."""
 
     async def _window(self, model: str, shown: Json) -> int | None:
-        """The window of the loaded model, or the one in its model file. Otherwise the model is loaded, as it soon would
-        be anyway.
+        """The window that requests may use.
 
-        The window used in training says little: Ollama runs most models with a much smaller one, and cuts longer
-        prompts silently.
+        Ollama runs most models with a small window of its own choice, and cuts longer prompts silently. So each request
+        names the window, and raises it where it needs more, up to the one used in training. A window that the model
+        file sets is not raised.
         """
-        size = await self._loaded_window(model) or read_configured_window(shown)
-        if size is None and await self._load(model):
+        configured, trained = read_configured_window(shown), read_trained_window(shown)
+        size = await self._loaded_window(model) or configured
+        if size is None and await self._load(model):  # as it soon would be anyway
             size = await self._loaded_window(model)
-        return size or read_trained_window(shown)
+        if size is None:
+            return trained
+        largest = size if configured else max(size, min(trained or size, _LARGEST_RAISED))
+        if len(self._windows) >= _MAX_MODELS:
+            self._windows.clear()
+        self._windows[model] = _Window(size, largest)
+        return largest
+
+    def _window_for(self, request: StepRequest) -> int | None:
+        """The window to ask for; None leaves it to Ollama."""
+        window = self._windows.get(request.model)
+        if self._endpoint.context_size or window is None:
+            return self._endpoint.context_size
+        texts = sum(len(message.text.encode("utf-8", "surrogatepass")) for message in request.messages)
+        tools = len(msgspec.json.encode(encode_tools(request.tools))) if request.tools else 0
+        answer = request.sampling.max_tokens or _ANSWER_TOKENS
+        return window.fit((texts + tools) // _LEAST_BYTES_PER_TOKEN + answer)
 
     async def _loaded_window(self, model: str) -> int | None:
         try:
@@ -156,7 +196,7 @@ class OllamaProvider:
         return True
 
     async def _batches(self, request: StepRequest) -> AsyncGenerator[Batch, None]:
-        url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._endpoint.context_size)
+        url, body = f"{self._endpoint.root}/api/chat", encode_request(request, self._window_for(request))
         async with (
             self._backend.stream(url, body, model=request.model, deadline_s=request.deadline_s) as response,
             aclosing(self._read(_ResponseBody(response, self._endpoint.idle_timeout_s), request)) as batches,
@@ -180,12 +220,26 @@ class OllamaProvider:
                     done = line
                     body.complete(_TAIL_S)
         if done is not None:
-            yield [UsageChunk(read_usage(done))]
+            usage = read_usage(done)
+            if note := self._find_cut(request, usage):
+                yield [Status(note)]
+            yield [UsageChunk(usage)]
         elif has_content:
             yield [Status(f"{self._name} ended the answer without saying that it was done")]
         else:
             raise ProviderProtocolError(f"{self._name} ended its answer without saying anything")
         yield [StepFinished(read_end(done, called=calls > 0))]
+
+    def _find_cut(self, request: StepRequest, usage: Usage) -> str:
+        """Tells that Ollama has cut the prompt: it read a full window of a text that is surely longer."""
+        window = self._endpoint.context_size or (known.size if (known := self._windows.get(request.model)) else None)
+        chars = sum(len(message.text) for message in request.messages)
+        if not window or usage.prompt_tokens < window * 0.9 or chars < window * _MAX_CHARS_PER_TOKEN:
+            return ""
+        return (
+            f"{self._name} has cut the prompt: {request.model} read {usage.prompt_tokens} tokens of {chars} "
+            f"characters, with a window of {window}. Raise it with `context_size`, or start a new session"
+        )
 
     async def _lines(self, body: _ResponseBody) -> AsyncGenerator[OllamaLine, None]:
         reader = LineReader(MAX_LINE_BYTES)

@@ -72,7 +72,7 @@ _ENDS = {"stop": StepEnd.STOP, "length": StepEnd.LENGTH, "load": StepEnd.STOP}
 
 
 def encode_request(request: StepRequest, context_size: int | None) -> Json:
-    """Sends a configured window along, because Ollama cuts prompts silently at its own default."""
+    """Sends the window along, because Ollama cuts prompts silently at its own default."""
     sampling = request.sampling
     options = {
         "num_ctx": context_size,
