@@ -160,7 +160,8 @@ def test_processes_are_started_only_by_those_who_own_one():
         "providers/model_store/wheel.py",  # pip
         "tools/code/lsp/connection.py",  # language servers, found or configured
         "tools/code/search/search.py",
-        "process/sandbox.py",  # tries bwrap
+        "process/bubblewrap.py",  # tries bwrap
+        "process/sandbox.py",  # tries Landlock
         "tools/builtin/shell.py",  # behind the gate
         "frontends/mentions.py",  # git, for a range of commits
         "tools/bash/model_shell.py",  # a line of a model, on a pty of its own

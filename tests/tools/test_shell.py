@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -19,8 +20,9 @@ from aish.app.safety import CommandContainment, CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
-from aish.process import sandbox as sandbox_module
-from aish.process.sandbox import Bubblewrap, NoSandbox, make_sandbox
+from aish.process import bubblewrap as sandbox_module
+from aish.process.bubblewrap import Bubblewrap
+from aish.process.sandbox import NoSandbox, make_sandbox
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.tools.builtin.shell import BoundedOutput, ShellTools
@@ -142,7 +144,7 @@ async def test_without_bubblewrap_auto_goes_without_and_bwrap_refuses(tmp_path, 
     assert await make_sandbox("auto", tmp_path, network=False).wrap(("x",), tmp_path) == ("x",)
     with pytest.raises(ToolError, match="bubblewrap"):
         await make_sandbox("bwrap", tmp_path, network=False).wrap(("x",), tmp_path)
-    assert "not installed" in await make_sandbox("auto", tmp_path, network=False).describe()
+    assert "apt install bubblewrap" in await make_sandbox("auto", tmp_path, network=False).describe()
 
 
 async def test_off_means_off(tmp_path):
@@ -193,8 +195,8 @@ class Fence(NoSandbox):
         return ("in", str(cwd), *argv)
 
 
-@pytest.fixture
-async def hiding(tmp_path) -> AsyncIterator[tuple[Bubblewrap, Path]]:
+@pytest.fixture(params=["bwrap", "landlock"])
+async def hiding(request, tmp_path) -> AsyncIterator[tuple[Bubblewrap, Path]]:
     """A fence around a home that is the workspace, and holds keys, a browser and files of aish."""
     home = tmp_path / "home"
     for name in (".ssh/id_rsa", ".aws/credentials", ".kube/config", ".local/share/aish/aish.db", ".config/aish/c.toml"):
@@ -204,18 +206,18 @@ async def hiding(tmp_path) -> AsyncIterator[tuple[Bubblewrap, Path]]:
     for name in (".netrc", "store.db", "plain.txt"):
         (home / name).write_text("hush" if name != "plain.txt" else "plain")
     hides = [home / ".local/share/aish", home / ".config/aish", home / "store.db", home / "not-there"]
-    fence = make_sandbox("bwrap", home, network=False, hides=hides, home=home)
+    fence = make_sandbox(request.param, home, network=False, hides=hides, home=home)
     if not await fence.probe():
-        pytest.skip("this machine has no bubblewrap, or forbids it")
+        pytest.skip(f"this machine has no {request.param}, or forbids it")
     yield fence, home
 
 
 async def test_inside_the_fence_secrets_and_files_of_aish_are_not_there(hiding):
     fence, home = hiding
     assert fence.is_active
-    command = (
-        "cat plain.txt; grep -rs hush . ; cat .ssh/* .netrc store.db .local/share/aish/* ; ls -A .ssh .config/aish"
-    )
+    command = "cat plain.txt; grep -rs hush . ; cat .ssh/* .netrc store.db .local/share/aish/* 2>/dev/null"
+    if fence.confinement is None:  # Landlock shows names
+        command += "; ls -A .ssh .config/aish"
     output = await tools(home, fence).call("run", {"command": command}, Context())
     text = output.parts[0].text
     assert "plain" in text and "hush" not in text and "id_rsa" not in text
@@ -480,8 +482,8 @@ class Live:
     def model_cwd(self, turn):
         return self.cwd
 
-    async def run_model(self, line, timeout_s, *, turn, wrap, is_proved):
-        wrapped = await wrap(("sh",), Path(self.cwd))
+    async def run_model(self, line, timeout_s, *, turn, sandbox, is_proved):
+        wrapped = await sandbox.wrap(("sh",), Path(self.cwd))
         return RunResult(line, self.status, self.ends_in, 0.0, f"{turn} {' '.join(wrapped)}")
 
     async def run_proposal(self, line, timeout_s):
@@ -561,7 +563,7 @@ async def test_root_cannot_undo_the_sandbox(hiding):
     command = (
         "mount -o remount,rw,bind / ; umount .ssh ; umount store.db; mount -t proc proc /proc; chroot / true; "
         "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do : >> $f && echo changed; done; "
-        "touch /opt/aish-was-here ; cat .ssh/* store.db; grep CapEff /proc/self/status"
+        "touch /opt/aish-was-here ; rm -f store.db .ssh/id_rsa; cat .ssh/* store.db; grep CapEff /proc/self/status"
     )
     text = (await tools(home, fence).call("run", {"command": command}, Context())).parts[0].text
     assert "hush" not in text and "changed" not in text and not exists("/opt/aish-was-here")
@@ -569,10 +571,10 @@ async def test_root_cannot_undo_the_sandbox(hiding):
     assert held in (0, 0b1011 if os.geteuid() == 0 else 0)  # CHOWN, DAC_OVERRIDE, FOWNER
 
 
-@pytest.mark.parametrize("folder", ["/tmp/some.service/deeper", "/tmp/emacs{}"])
+@pytest.mark.parametrize("folder", ["/tmp/some.service{}/deeper", "/tmp/emacs{}"])
 async def test_a_socket_in_a_common_folder_is_out_of_reach(hiding, folder):
     fence, home = hiding
-    place = make_folder(folder.format(os.getpid()))
+    place = make_folder(folder.format(secrets.token_hex(8)))
     heard: list[bytes] = []
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

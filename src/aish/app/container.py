@@ -372,7 +372,7 @@ class Container:
         return private_paths(self.config, self.launch_context.env)
 
     def _confines_tenants(self) -> bool:
-        return self._commands.sandbox.is_active
+        return self._commands.sandbox.separates_tenants
 
     def _make_local_tools(self) -> Registry:
         tools = Registry()

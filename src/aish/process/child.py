@@ -27,9 +27,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -37,6 +37,9 @@ from aish.errors import ProcessError, ProcessExited, SpawnFailed, TooLarge, Wire
 from aish.process import orphan_guard, process_groups
 from aish.process.pipes import STDIN, ByteStream, ChildPipes, StderrRing
 from aish.process.spawn import spawn_child
+
+if TYPE_CHECKING:
+    from aish.process.landlock import Confinement
 
 POSIX = sys.platform != "win32"
 _INHERITED = ("HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
@@ -72,6 +75,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     # its session (`process_groups`). Linux, on a terminal.
     mark: str = ""
     pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX
+    confinement: Confinement | None = None  # what it may read and write (`landlock`)
 
     @property
     def title(self) -> str:
@@ -343,8 +347,9 @@ async def _exec(spec: ProcessSpec, pipes: ChildPipes) -> ChildProcess:
 async def _start(spec: ProcessSpec, pipes: ChildPipes, options: dict[str, Any]) -> asyncio.SubprocessTransport:
     if POSIX:
         guard = orphan_guard.before_exec(on_terminal=spec.terminal is not None, adopts=bool(spec.mark))
-        return spawn_child(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=guard,
-                           pass_fds=spec.pass_fds, **options)  # fmt: skip
+        with spec.confinement.prepare(guard) if spec.confinement else nullcontext(guard) as before_exec:
+            return spawn_child(pipes, spec.argv, stdin=spec.terminal, start_new_session=True, preexec_fn=before_exec,
+                               pass_fds=spec.pass_fds, **options)  # fmt: skip
     group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.subprocess_exec(

@@ -1,85 +1,32 @@
-"""Runs commands in bubblewrap, if the machine has it.
+"""Chooses the sandbox for commands of models: bubblewrap where it works, else Landlock, on macOS `sandbox-exec`.
 
-The workspace and `/tmp` are writable, everything else is read-only, and there is no network unless it is allowed. Files
-of aish, folders of keys and browsers in the home, and sockets of services are hidden behind empty files and folders;
-`/run` is empty but for a few files. The sandbox is a second line of defence behind the gate: destroyed files inside the
+A sandbox lets commands write only to the workspace, temporary files and caches. It hides secrets and the files of aish,
+and gives no network unless that is allowed. It is a second line of defence behind the gate: destroyed files inside the
 workspace are lost.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aish.errors import AishError, ToolError
+from aish.process.bubblewrap import SECRET_PATHS, Bubblewrap
 
-SandboxMode = Literal["auto", "bwrap", "off"]
+if TYPE_CHECKING:
+    from aish.process.landlock import Confinement
+
+SandboxMode = Literal["auto", "bwrap", "landlock", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
-_TMP = "/tmp"
-_RUN = "/run"
-# A process that can write to a socket or pipe in these can act outside. New sockets appear in them at any time.
-_SOCKET_FOLDERS = re.compile(r"(tmux|ssh|dbus|aish|emacs|nvim)[-.\d].*|screen.*|\.(X11|ICE)-unix")
-_MAX_COVERED = 1000
-# Services put their sockets no deeper, and the kernel names most of the others. Looking at so many entries takes 20 ms.
-_SOCKET_DEPTH = 4
-_MAX_ENTRIES = 50_000
-_KERNEL_SOCKETS = "/proc/net/unix"
-_MAX_KERNEL_BYTES = 8 * 1024 * 1024  # names 60 000 sockets
-# What programs need of /run, and what takes no orders: who is logged in, the kind of container, properties of disks,
-# media, programs of NixOS and Guix. Sockets that answer questions (nscd, resolve) stay out: names of hosts are found
-# without them.
-_KEPT_IN_RUN = (
-    "/run/utmp", "/run/.containerenv", "/run/systemd/container", "/run/udev/data", "/run/media", "/run/current-system",
-    "/run/opengl-driver",
-)  # fmt: skip
-_LINKS_INTO_RUN = ("/etc/resolv.conf",)
-_MAX_LINKS = 8
-# The kernel lets root change these without any capability, also in a process namespace.
-_KERNEL_SETTINGS = (
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-    "/proc/irq",
-    "/proc/bus",
-    "/proc/fs",
-    "/proc/acpi",
-    "/proc/scsi",
-)
-# Capabilities that root keeps: it may write to a workspace that belongs to another user. With any of the others root
-# could undo the sandbox, for example mount the file system again.
-_KEPT_BY_ROOT = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
-# Folders and files below the home with keys, tokens and sessions.
-_SECRETS = (
-    ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".oci", ".password-store", ".vault-token", ".netrc",
-    ".git-credentials", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials", ".terraform.d",
-    ".cargo/credentials", ".cargo/credentials.toml", ".m2/settings.xml", ".gradle/gradle.properties", ".boto", ".s3cfg",
-    ".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/git/credentials", ".config/rclone",
-    ".config/sops", ".config/op", ".config/doctl", ".config/helm", ".config/containers", ".config/google-chrome",
-    ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".config/vivaldi", ".config/opera",
-    ".config/Bitwarden", ".config/1Password", ".config/Signal", ".mozilla", ".thunderbird", ".electrum", ".bitcoin",
-    ".local/share/keyrings", ".local/share/kwalletd", ".huggingface/token", ".cache/huggingface/token",
-    ".bash_history", ".zsh_history", ".python_history", ".psql_history", ".mysql_history", ".node_repl_history",
-    "snap/firefox", "snap/chromium", ".var/app",
-)  # fmt: skip
-# Sockets that obey every process that can open them, which a read-only file system does not prevent. The kernel does
-# not name them to us if their services have a network of their own.
-_SOCKETS = (
-    "/var/lib/incus/unix.socket", "/var/lib/incus/guestapi", "/var/lib/lxd/unix.socket",
-    "/var/snap/lxd/common/lxd/unix.socket", "/var/snap/lxd/common/lxd-user/unix.socket", "/var/lib/docker/docker.sock",
-    "/var/lib/libvirt/qemu/channel", "/var/lib/kubelet/pod-resources", "/var/lib/kubelet/device-plugins",
-    "/var/lib/sss/pipes", "/var/spool/postfix/private", "/var/spool/postfix/public",
-)  # fmt: skip
-# Succeeds if not even root can write to these. Opening them is not tried, because some obey every write.
-_CHECK = "for f do test -w $f && exit 1; done; exit 0"
-_NOT_WRITABLE = (
-    "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/fs/binfmt_misc/register",
-    "/proc/sysrq-trigger", "/sys/kernel/uevent_helper",
-)  # fmt: skip
+# Where programs keep what they can make again; written by builds and package managers.
+_CACHES = (".cache", ".npm", ".cargo/registry", ".cargo/git", ".gradle/caches", ".m2/repository", "go/pkg", ".ccache")
+_TMP_FOLDERS = ("/tmp", "/var/tmp")
+_SEATBELT = "/usr/bin/sandbox-exec"
 
 
 class Sandbox(Protocol):
@@ -88,18 +35,27 @@ class Sandbox(Protocol):
         none."""
 
     @property
+    def confinement(self) -> Confinement | None:
+        """What the child has to set up itself, for its ProcessSpec. Known after `probe` or `wrap`."""
+
+    @property
     def is_active(self) -> bool:
         """Whether commands are known to run inside; False before `probe`."""
+
+    @property
+    def separates_tenants(self) -> bool:
+        """Whether a command inside can do nothing at all to files outside, also not change their permissions."""
 
     async def probe(self) -> bool:
         """Finds out whether commands run inside."""
 
     async def describe(self) -> str:
-        """Describes the sandbox for `aish doctor`."""
+        """Describes the sandbox for `aish doctor`, with what it cannot hold."""
 
 
 class NoSandbox:
-    is_active = False
+    is_active = separates_tenants = False
+    confinement = None
 
     async def probe(self) -> bool:
         return False
@@ -111,214 +67,167 @@ class NoSandbox:
         return "off: commands run with all your rights"
 
 
-class Bubblewrap:
-    """With `required` False it is used only if it works. `hides` are files and folders that commands do not see,
-    besides secrets in the home and privileged sockets."""
+class LandlockSandbox:
+    """Uses the kernel alone. With `required` False it is used only if it works."""
 
     def __init__(
-        self, workspace: Path, *, required: bool, network: bool, hides: Sequence[Path] = (), home: Path | None = None
+        self, workspace: Path, *, required: bool, network: bool, hides: Sequence[Path], home: Path | None
     ) -> None:
         self._workspace = workspace
         self._required = required
         self._network = network
-        self._hides = hides
-        self._home = home
+        self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
+        self._writable = writable_folders(workspace, home)
         self._works: bool | None = None
+
+    separates_tenants = False
 
     @property
     def is_active(self) -> bool:
-        """Whether commands are known to run inside; False before it was tried."""
         return self._works is True
 
+    @property
+    def confinement(self) -> Confinement | None:
+        return self._make_confinement() if self._works else None
+
     async def probe(self) -> bool:
-        return await self._is_available()
-
-    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
-        if await self._is_available():
-            return (*self._bwrap_arguments(cwd, _cover_sockets(self._workspace)), *argv)
-        if self._required:
-            raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
-        return argv
-
-    async def describe(self) -> str:
-        if await self._is_available():
-            network = "with network" if self._network else "no network"
-            return f"bubblewrap: {self._workspace} and /tmp writable, the rest read-only, {network}"
-        return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
-
-    def _bwrap_arguments(self, cwd: Path, covers: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-        workspace = str(self._workspace)
-        enclosing, others = self._split_hidden()
-        # The last of two overlapping mounts holds. A workspace may contain what is covered, or be inside of it.
-        bind = ("--bind", workspace, workspace)
-        is_outer = any(Path(folder).is_relative_to(self._workspace) for folder in (_TMP, _RUN))
-        return (
-            *("bwrap", "--ro-bind", "/", "/"),
-            *(bind if is_outer else ()),
-            *("--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
-            *chain.from_iterable(("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS),
-            *chain.from_iterable(covers),
-            *_replace_run(),
-            *_mask_arguments(enclosing),
-            *(() if is_outer else bind),
-            *_mask_arguments(others),
-            *("--remount-ro", _RUN, "--chdir", str(cwd)),
-            *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
-            *_capability_arguments(),
-            *(() if self._network else ("--unshare-net",)),
-            "--",
-        )
-
-    def _split_hidden(self) -> tuple[list[Path], list[Path]]:
-        """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
-        others."""
-        workspace = self._workspace.resolve()
-        secrets = [self._home / name for name in _SECRETS] if self._home is not None else []
-        hides = (*self._hides, *secrets, *map(Path, _SOCKETS))
-        existing = [path for path in dict.fromkeys(map(_resolve_strictly, hides)) if path is not None]
-        enclosing = [path for path in existing if workspace.is_relative_to(path)]
-        others = {path for path in existing if path not in enclosing}
-        return enclosing, sorted(path for path in others if others.isdisjoint(path.parents))
-
-    async def _is_available(self) -> bool:
-        """Tried once: kernels and containers may forbid what is installed."""
         if self._works is None:
             self._works = await self._try()
         return self._works
 
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
+        if not await self.probe() and self._required:
+            raise ToolError("safety.sandbox is landlock, which this kernel does not have, or only an old version of it")
+        return argv
+
+    async def describe(self) -> str:
+        if not await self.probe():
+            return "none: bubblewrap is not installed (apt install bubblewrap), and this kernel has no Landlock"
+        from aish.process.landlock import find_abi
+
+        network = "with network" if self._network else "no network, not even to this machine"
+        signals = "" if find_abi() >= 6 else ", and signals to your other programs"
+        return (
+            f"Landlock {find_abi()}: {self._workspace}, temporary and cache folders writable, the rest read-only, "
+            f"{network}. It cannot hold changes of permissions, owners and times of your files{signals}; "
+            "bubblewrap can (apt install bubblewrap)"
+        )
+
+    def _make_confinement(self) -> Confinement:
+        from aish.process.landlock import Confinement
+
+        return Confinement(self._writable, self._hides, network=self._network)
+
     async def _try(self) -> bool:
+        """Whether a confined program cannot write outside of the workspace."""
         from aish.process.child import ProcessSpec, run  # most turns run no command
+        from aish.process.landlock import Confinement, find_abi
 
-        check = ("sh", "-c", _CHECK, "sh", *_NOT_WRITABLE)
-        spec = ProcessSpec((*self._bwrap_arguments(self._workspace, ()), *check), name="bwrap")
-        try:
-            done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
-        except AishError:
+        if not find_abi():
             return False
-        return done.returncode == 0
+        with tempfile.NamedTemporaryFile() as file:
+            spec = ProcessSpec(("sh", "-c", 'echo x > "$0"', file.name), name="sh", confinement=Confinement(()))
+            try:
+                done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
+            except AishError:
+                return False
+            return done.returncode != 0 and not file.read()
 
 
-def _capability_arguments() -> Iterator[str]:
-    """A user other than root has no capabilities in the sandbox anyway."""
-    yield from ("--cap-drop", "ALL")
-    if os.geteuid() == 0:
-        yield from chain.from_iterable(("--cap-add", name) for name in _KEPT_BY_ROOT)
+class SeatbeltSandbox:
+    """Uses `sandbox-exec` of macOS."""
+
+    def __init__(self, workspace: Path, *, network: bool, hides: Sequence[Path], home: Path | None) -> None:
+        self._workspace = workspace
+        self._network = network
+        self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
+        self._writable = writable_folders(workspace, home)
+
+    confinement = None
+    separates_tenants = False
+
+    @property
+    def is_active(self) -> bool:
+        return os.access(_SEATBELT, os.X_OK)
+
+    async def probe(self) -> bool:
+        return self.is_active
+
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
+        if not self.is_active:
+            return argv
+        return (_SEATBELT, "-p", seatbelt_profile(self._writable, self._hides, network=self._network), *argv)
+
+    async def describe(self) -> str:
+        if not self.is_active:
+            return "none: there is no sandbox-exec"
+        network = "with network" if self._network else "no network"
+        return f"sandbox-exec: {self._workspace}, temporary and cache folders writable, the rest read-only, {network}"
 
 
-def _replace_run() -> Iterator[str]:
-    """Yields an empty /run with the files that programs need; it is made read-only when all mounts are there."""
-    yield from ("--tmpfs", _RUN)
-    yield from chain.from_iterable(("--ro-bind-try", path, path) for path in _KEPT_IN_RUN)
-    for link in _LINKS_INTO_RUN:
-        if (real := _resolve_strictly(Path(link))) is not None:
-            yield from chain.from_iterable(("--ro-bind-try", str(real), path) for path in _places_in_run(link))
+def seatbelt_profile(writable: Sequence[Path], hidden: Sequence[Path], *, network: bool) -> str:
+    """The rules in the language of `sandbox-exec`. The last rule that matches counts."""
+    lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
+    lines += [f"(allow file-write* (subpath {_quote(path)}))" for path in writable]
+    lines += [
+        f'(allow file-write* (literal "/dev/{name}"))' for name in ("null", "zero", "tty", "ptmx", "stdout", "stderr")
+    ]
+    lines += [f"(deny file-read* file-write* (subpath {_quote(path)}))" for path in hidden]
+    lines += ["(deny signal (target others))"]
+    lines += [] if network else ["(deny network*)"]
+    return "\n".join(lines)
 
 
-def _places_in_run(link: str) -> Iterator[str]:
-    """Yields the names below /run that a chain of links goes through."""
-    for _ in range(_MAX_LINKS):
-        try:
-            target = os.readlink(link)  # noqa: PTH115 -- a Path would lose `..`
-        except OSError:
-            return
-        link = os.path.normpath(os.path.join(os.path.dirname(link), target))  # noqa: PTH118, PTH120
-        if link.startswith("/var/run/"):
-            link = link.removeprefix("/var")
-        if link.startswith(f"{_RUN}/"):
-            yield link
+def _quote(path: Path) -> str:
+    escaped = os.path.realpath(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
-def _cover_sockets(workspace: Path) -> list[tuple[str, ...]]:
-    """Covers sockets and pipes of services: single ones by an empty file, known folders of them by an empty folder.
-    A read-only file system does not prevent that a process connects to them. Raises ToolError if there are too many."""
-    covers = list(islice(_cover_tmp(workspace), _MAX_COVERED + 1))
-    known = {cover[-1] for cover in covers}
-    others = (path for path in _find_kernel_sockets(workspace) if known.isdisjoint((path, *_parents(Path(path)))))
-    covers += (("--ro-bind", os.devnull, path) for path in others)
-    if len(covers) > _MAX_COVERED:
-        raise _too_many(f"more than {_MAX_COVERED} sockets and pipes", "them")
-    return covers
+def writable_folders(workspace: Path, home: Path | None) -> tuple[Path, ...]:
+    """The workspace, folders of temporary files, and caches."""
+    tmp = map(Path, dict.fromkeys((*_TMP_FOLDERS, tempfile.gettempdir())))
+    return (workspace, *(folder for folder in tmp if folder.is_dir()), *cache_folders(home))
 
 
-def _cover_tmp(workspace: Path) -> Iterator[tuple[str, ...]]:
-    left = _MAX_ENTRIES
-    folders = [(_TMP, _SOCKET_DEPTH)]
-    while folders:
-        folder, depth = folders.pop(0)
-        entries = _list_folder(folder, left + 1)
-        left -= len(entries)
-        if left < 0:
-            raise _too_many(f"more than {_MAX_ENTRIES} files in {_TMP}", "some")
-        for entry in entries:
-            # Links lead nowhere new.
-            if entry.is_symlink() or entry.is_file() or entry.path == str(workspace):
-                continue
-            if not entry.is_dir():
-                yield "--ro-bind", os.devnull, entry.path
-            elif folder == _TMP and _SOCKET_FOLDERS.fullmatch(entry.name) and entry.path not in _parents(workspace):
-                yield "--tmpfs", entry.path
-            elif depth > 1:
-                folders.append((entry.path, depth - 1))
+def cache_folders(home: Path | None) -> tuple[Path, ...]:
+    return tuple(folder for name in _CACHES if (folder := home / name).is_dir()) if home else ()
 
 
-def _too_many(what: str, which: str) -> ToolError:
-    text = f"the sandbox cannot cover all sockets of services: there are {what}, so nothing was run"
-    return ToolError(f"{text}; remove {which} from {_TMP}, for example with a command of your own")
+class AutomaticSandbox:
+    """The first of these that works."""
 
+    def __init__(self, sandboxes: Sequence[Sandbox]) -> None:
+        self._sandboxes = sandboxes
+        self._chosen: Sandbox | None = None
 
-def _find_kernel_sockets(workspace: Path) -> list[str]:
-    """Returns the sockets that the kernel knows of, without those of the workspace and of folders that are replaced.
-    Raises ToolError if there are too many."""
-    try:
-        with open(_KERNEL_SOCKETS, "rb") as file:  # noqa: PTH123 -- for each command
-            data = file.read(_MAX_KERNEL_BYTES + 1)
-    except OSError:
-        return []
-    if len(data) > _MAX_KERNEL_BYTES:
-        raise _too_many("too many sockets", "them")
-    own = workspace.resolve()
-    rows = (row.split(None, 7) for row in data.splitlines())
-    names = {os.path.realpath(os.fsdecode(row[7])) for row in rows if len(row) == 8 and row[7].startswith(b"/")}
-    outside = (name for name in names if not name.startswith((f"{_RUN}/", "/run/", "/dev/", "/proc/")))
-    return sorted(name for name in outside if _is_socket(name) and not _is_own(name, own))
+    @property
+    def is_active(self) -> bool:
+        return self._chosen is not None and self._chosen.is_active
 
+    @property
+    def separates_tenants(self) -> bool:
+        return self._chosen is not None and self._chosen.separates_tenants
 
-def _is_own(path: str, workspace: Path) -> bool:
-    """Sockets of a workspace are its own, unless it contains the folders of services."""
-    contains = any(Path(folder).is_relative_to(workspace) for folder in (_TMP, _RUN))
-    return not contains and Path(path).is_relative_to(workspace)
+    @property
+    def confinement(self) -> Confinement | None:
+        return self._chosen.confinement if self._chosen is not None else None
 
+    async def probe(self) -> bool:
+        return (await self._choose()).is_active
 
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False
+    async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
+        return await (await self._choose()).wrap(argv, cwd)
 
+    async def describe(self) -> str:
+        return await (await self._choose()).describe()
 
-def _parents(path: Path) -> list[str]:
-    return [str(parent) for parent in path.parents]
-
-
-def _list_folder(folder: str, limit: int) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(islice(entries, limit))
-    except OSError:
-        return []
-
-
-def _resolve_strictly(path: Path) -> Path | None:
-    """Returns the path without links, which cannot be mounted over; None if it does not exist."""
-    try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        return None
-
-
-def _mask_arguments(paths: Iterable[Path]) -> Iterator[str]:
-    for path in paths:
-        yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", os.devnull, str(path))
+    async def _choose(self) -> Sandbox:
+        if self._chosen is None:
+            for sandbox in self._sandboxes:
+                if await sandbox.probe():
+                    break
+            self._chosen = sandbox
+        return self._chosen
 
 
 def make_sandbox(
@@ -327,4 +236,16 @@ def make_sandbox(
     """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys."""
     if mode == "off":
         return NoSandbox()
-    return Bubblewrap(workspace, required=mode == "bwrap", network=network, hides=hides, home=home)
+    if sys.platform == "darwin":
+        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home)
+    bubblewrap = Bubblewrap(
+        workspace, required=mode == "bwrap", network=network, hides=hides, home=home, caches=cache_folders(home)
+    )
+    landlock = LandlockSandbox(workspace, required=mode == "landlock", network=network, hides=hides, home=home)
+    match mode:
+        case "bwrap":
+            return bubblewrap
+        case "landlock":
+            return landlock
+        case "auto":
+            return AutomaticSandbox((bubblewrap, landlock))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from aish.errors import ProcessError, ToolError
-from aish.process.sandbox import Bubblewrap
+from aish.errors import ProcessError
+from aish.process.sandbox import NoSandbox, SandboxMode, make_sandbox
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.bash import snapshot
 from aish.tools.bash.shell import LiveBash, LiveBashSpec
@@ -344,11 +344,12 @@ async def test_a_line_longer_than_any_argument_runs(shell: LiveBash) -> None:
 
 
 async def test_where_no_copy_can_be_made_nothing_runs(shell: LiveBash, tmp_path: Path) -> None:
-    async def broken(argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
-        return ("sh", "-c", "echo no sandbox today; exit 1", *argv)
+    class Broken(NoSandbox):
+        async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
+            return ("sh", "-c", "echo no sandbox today; exit 1", *argv)
 
     with pytest.raises(ProcessError, match="no sandbox today"):
-        await shell.run_model("touch ran", 10, wrap=broken)
+        await shell.run_model("touch ran", 10, sandbox=Broken())
     (tmp_path / "gone").mkdir()
     await shell.run_user("cd gone", None)
     (tmp_path / "gone").rmdir()
@@ -366,23 +367,20 @@ async def test_a_state_that_is_too_large_is_not_waited_for(shell: LiveBash, monk
     assert (await shell.run_model("echo fine", 10)).output == "fine\n"
 
 
-async def test_a_sandbox_holds_it_and_what_the_person_has_set_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fence = Bubblewrap(tmp_path, required=True, network=False)
-    try:
-        await fence.wrap(("true",), tmp_path)
-    except ToolError:
-        pytest.skip("this machine has no bubblewrap, or forbids it")
+@pytest.mark.parametrize("kind", ["bwrap", "landlock"])
+async def test_a_sandbox_holds_it_and_what_the_person_has_set_is_there(kind: SandboxMode, tmp_path: Path) -> None:
+    fence = make_sandbox(kind, tmp_path, network=False)
+    if not await fence.probe():
+        pytest.skip(f"this machine has no {kind}, or forbids it")
     async with asyncio.timeout(60), LiveBash.open(LiveBashSpec(cwd=tmp_path, close_wait_s=0.2)) as shell:
         await shell.run_user("X=1; f() { echo f; }; mkdir sub", None)
         outside = Path("/usr") / f"aish-{os.getpid()}"
         line = f"f; echo $X >in; echo out >{shlex.quote(str(outside))}; cd sub; kill -9 $PPID; echo on"
-        result = await shell.run_model(line, 10, turn="t", wrap=fence.wrap)
+        result = await shell.run_model(line, 10, turn="t", sandbox=fence)
         assert not outside.exists() and (tmp_path / "in").read_text() == "1\n"
-        assert result.output.startswith("f\n") and "Read-only" in result.output
-        assert (await shell.run_model("cd sub; pwd", 10, turn="u", wrap=fence.wrap)).cwd == f"{tmp_path}/sub"
-        assert (await shell.run_model("sleep 60", 0.2, wrap=fence.wrap)).end is RunEnd.TIMED_OUT
+        assert result.output.startswith("f\n") and ("Read-only" in result.output or "denied" in result.output)
+        assert (await shell.run_model("cd sub; pwd", 10, turn="u", sandbox=fence)).cwd == f"{tmp_path}/sub"
+        assert (await shell.run_model("sleep 60", 0.2, sandbox=fence)).end is RunEnd.TIMED_OUT
 
 
 async def test_a_plain_sh_gives_its_directory_and_no_more(tmp_path: Path) -> None:

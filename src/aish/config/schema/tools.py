@@ -59,8 +59,11 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
     """A second line behind the gate."""
 
     sandbox: Annotated[
-        Literal["auto", "bwrap", "off"],
-        Meta(description="Run commands of the model inside bubblewrap: where it works, always, or never."),
+        Literal["auto", "bwrap", "landlock", "off"],
+        Meta(
+            description="Run commands of the model in a sandbox: bubblewrap where it works, else Landlock (`auto`);"
+            " always in this one, or not at all; or never."
+        ),
     ] = "auto"
     network: Annotated[bool, Meta(description="Whether commands in the sandbox may use the network.")] = False
     secrets_in_env: Annotated[

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -34,9 +35,12 @@ from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import QUIET, memory_folder
 from aish.tools.bash.snapshot import Snapshot
-from aish.tools.builtin.shell import NO_CORE_DUMPS, Wrap
+from aish.tools.builtin.shell import NO_CORE_DUMPS
 from aish.tools.proved_environment import proved_search_path
 from aish.types.live_shell import RunEnd, RunResult
+
+if TYPE_CHECKING:
+    from aish.process.sandbox import Sandbox
 
 _INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is killed
 _REPORT_BYTES = 64 * 1024
@@ -91,7 +95,7 @@ class ModelLineSpec(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None
     env: Mapping[str, str] = {}  # for every line of a model; an empty value hides the variable
     hides: Callable[[str], bool] = lambda name: False  # variables hidden from lines of a model
-    wrap: Wrap | None = None
+    sandbox: Sandbox | None = None
     workspace: Path = Path("/")
     search_path: str = ""
     is_proved: bool = False  # so only names of programs, and no options of the user's shell, may decide what it means
@@ -139,14 +143,14 @@ async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket)
         fds, env, inherit = (state, report.writer), {}, ()
         argv = (spec.shell, "--norc", "--noprofile", "-c", _BASH_MAIN, "bash", str(state), str(report.writer))
     argv = (shutil.which("sh") or spec.shell, "-c", _PARENT, "sh", *argv)
-    if spec.wrap is not None:
-        argv = await spec.wrap(argv, folder)
+    if spec.sandbox is not None:
+        argv = await spec.sandbox.wrap(argv, folder)
     if _HAS_SENDERS and spec.snapshot is not None:
         argv = (spec.shell, "--norc", "--noprofile", "-c", _KEEPER, "bash", str(report.writer), *argv)
     return ProcessSpec(
         argv, mark=f"AISH_LINE={secrets.token_hex(16)}",
         name="bash", env=env, inherit=inherit, cwd=folder, close_wait_s=0.2, term_wait_s=1.0,
-        spares_hangup=False, pass_fds=fds,
+        spares_hangup=False, pass_fds=fds, confinement=spec.sandbox.confinement if spec.sandbox else None,
     )  # fmt: skip
 
 

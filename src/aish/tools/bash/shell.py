@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,8 +33,10 @@ from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
 from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
 from aish.tools.bash.user_lines import run_at_terminal, run_unattended
-from aish.tools.builtin.shell import Wrap
 from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
+
+if TYPE_CHECKING:
+    from aish.process.sandbox import Sandbox
 
 _HISTORY_LINES = 10_000
 _MAX_TURNS = 64  # whose directories are remembered
@@ -187,13 +190,13 @@ class LiveBash:
         timeout_s: float,
         *,
         turn: str = "",
-        wrap: Wrap | None = None,
+        sandbox: Sandbox | None = None,
         is_proved: bool = False,
         on_text: Callable[[str], None] | None = None,
     ) -> RunResult:
         """Runs a line in a copy of the shell, without input or pager, with a time limit. `on_text` gets lines early.
 
-        The next line of the same `turn` begins in the directory where this one ends. `wrap` puts it into the sandbox.
+        The next line of the same `turn` begins in the directory where this one ends. It runs inside the `sandbox`.
         A line that is proved harmless means only what the proof assumes: the copy has no functions, aliases and options
         of the user's. Raises ProcessError if no copy can be made.
         """
@@ -201,7 +204,7 @@ class LiveBash:
         async with self._model_lock:
             spec_of_line = ModelLineSpec(
                 self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
-                env=self._spec.model_env, hides=self._spec.hides, wrap=wrap, is_proved=is_proved,
+                env=self._spec.model_env, hides=self._spec.hides, sandbox=sandbox, is_proved=is_proved,
                 workspace=self._spec.cwd, search_path=self.search_path,
             )  # fmt: skip
             result = await run_model_line(spec_of_line, on_text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,9 +21,6 @@ from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSp
 
 if TYPE_CHECKING:
     from aish.process.sandbox import Sandbox
-
-# Wraps a command for the sandbox: takes its argv and directory, returns the argv that runs it there.
-Wrap = Callable[[tuple[str, ...], Path], Awaitable[tuple[str, ...]]]
 
 # A core dump holds the memory of a program, with its secrets, and may be large.
 NO_CORE_DUMPS = "ulimit -c 0"
@@ -92,7 +89,9 @@ class CommandShell(Protocol):
 
     def model_cwd(self, turn: str) -> str: ...
 
-    async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap, is_proved: bool) -> RunResult: ...
+    async def run_model(
+        self, line: str, timeout_s: float, *, turn: str, sandbox: Sandbox | None, is_proved: bool
+    ) -> RunResult: ...
 
     async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
@@ -149,7 +148,7 @@ class ShellTools:
 
     async def _run_for_tenant(self, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         """Runs only inside the sandbox, so that it cannot reach data of others."""
-        if not await self._sandbox.probe():
+        if not (await self._sandbox.probe() and self._sandbox.separates_tenants):
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
         return await self._run(command, timeout_s, context)
 
@@ -160,7 +159,7 @@ class ShellTools:
                 result = await live.run_proposal(command, timeout_s)
             else:
                 result = await live.run_model(
-                    command, timeout_s, turn=context.turn, wrap=self._sandbox.wrap, is_proved=context.is_proved
+                    command, timeout_s, turn=context.turn, sandbox=self._sandbox, is_proved=context.is_proved
                 )
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
@@ -175,6 +174,7 @@ class ShellTools:
         cwd = self._cwd()
         spec = ProcessSpec(
             await self._sandbox.wrap(argv, cwd),
+            confinement=self._sandbox.confinement,
             name="shell__run",
             env=proved if context.is_proved else self._env,
             cwd=cwd,
