@@ -399,7 +399,8 @@ async def test_yes_for_the_turn_covers_like_commands_not_what_is_destructive_or_
         ask = answering(Choice.NO)
         await decide(gate, SHELL, ask, command=command)
         asked[command] = ask.asked[0].like
-    assert asked == {"npm test": "always npm test", "rm -rf src": "", "git fetch": ""}
+    inside = "all commands like this that stay in the project"
+    assert asked == {"npm test": inside, "rm -rf src": "", "git fetch": ""}
 
 
 async def test_always_is_not_offered_where_it_could_not_win_and_is_kept_before_it_counts():

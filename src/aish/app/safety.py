@@ -26,6 +26,7 @@ from aish.safety.policy.always_rules import narrow_rule
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.rules import Rule, example_errors
 from aish.safety.policy.secret_names import SecretNames
+from aish.safety.policy.visible_losses import NO_SANDBOX_STATE, SandboxState
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.real_paths import RealPaths
 from aish.types.decisions import Verdict
@@ -47,6 +48,7 @@ def make_gate(
     where: Callable[[str], str],
     confines_tenants: Callable[[], bool],
     search_path: Callable[[], str] = lambda: "",
+    sandbox: SandboxState = NO_SANDBOX_STATE,
 ) -> PolicyGate:
     """`where` gives the directory in which the next command of a turn runs."""
     approvals = approvals_file(env)
@@ -60,6 +62,8 @@ def make_gate(
         real_paths=disk,
         find_own_program=disk.find_own_program,
         confines_tenants=confines_tenants,
+        mode=config.gate.mode,
+        sandbox=sandbox,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
@@ -15,13 +16,24 @@ from aish.engine.turn.resume_state import restore_context
 from aish.errors import SessionBusy, SessionNotFound
 from aish.ports import Clock, ProcessLiveness, Store
 from aish.types.context import ContextRules
-from aish.types.messages import Message, SystemMessage, UserMessage
+from aish.types.decisions import Mode
+from aish.types.messages import Message, SystemMessage, TextPart, UserMessage
 from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import TurnRequest
 
 _TITLE_CHARS = 80
 # No tokenizer averages more bytes per token, so this many bytes surely fill a window.
 _BYTES_PER_TOKEN_AT_MOST = 16
+
+_MODE_NOTE = re.compile(r"\[aish: (ask|edits|auto|plan) mode from now on\]")
+_MODES = {
+    Mode.ASK: "The user is asked before anything is changed.",
+    Mode.EDITS: "Edits of files in the project run unasked; the user is asked about everything else.",
+    Mode.AUTO: "Edits of files in the project, and commands that lose nothing, run unasked; the user is asked about "
+    "the rest.",
+    Mode.PLAN: "Only reading is possible, and other calls are refused. Read what you need. Then answer with a plan: "
+    "what you would change, step by step. The user approves it before the work begins.",
+}
 
 Redact = Callable[[str], str]
 RedactMessages = Callable[[tuple[Message, ...]], tuple[Message, ...]]
@@ -143,3 +155,22 @@ def _title(messages: Sequence[Message]) -> str:
     first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
     lines: Sequence[str] = first.strip().splitlines()
     return lines[0][:_TITLE_CHARS] if lines else ""
+
+
+def add_mode_note(request: TurnRequest, past: Sequence[PastTurn]) -> TurnRequest:
+    """The request with a note for the model in the newest message of the user, if its mode is not the one that the
+    model knows of. Never in the system message: a change there would make the backend read everything again."""
+    last = request.input[-1] if request.input else None
+    if request.mode is None or not isinstance(last, UserMessage) or request.mode is _find_mode(past):
+        return request
+    note = TextPart(f"\n\n[aish: {request.mode} mode from now on] {_MODES[request.mode]}")
+    with_note = msgspec.structs.replace(last, parts=(*last.parts, note))
+    return msgspec.structs.replace(request, input=(*request.input[:-1], with_note))
+
+
+def _find_mode(past: Sequence[PastTurn]) -> Mode:
+    for turn in reversed(past):
+        for message in reversed(turn.messages):
+            if isinstance(message, UserMessage) and (found := _MODE_NOTE.findall(message.text)):
+                return Mode(found[-1])
+    return Mode.ASK

@@ -25,6 +25,7 @@ from aish.errors import UsageError
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView
+from aish.types.decisions import Mode
 from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
 from aish.types.requests import ToolChoice, TurnRequest
@@ -162,8 +163,9 @@ class TurnBuilder:
         if among is not None:
             clients = [spec for spec in clients if spec.name in among]
         return self.select_tools(
-            request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner
-        )
+            request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner,
+            mode=request.mode,
+        )  # fmt: skip
 
     def select_tools(
         self,
@@ -174,13 +176,16 @@ class TurnBuilder:
         toolset: Toolset | None = None,
         among: Globs | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> ToolSelection:
         """The tools that the globs name and the gate shows, and those of the client."""
         toolset = toolset or self._tools
         if not globs:
             return combine_tools(toolset.specs, (), clients)
         known = toolset.specs()
-        is_visible = partial(self._gate.is_visible, owner=owner) if owner else self._gate.is_visible
+        is_visible = self._gate.is_visible
+        if owner or mode is not None:
+            is_visible = partial(is_visible, owner=owner, mode=mode)
         wanted = globs_of(tuple(globs))
         selected = [spec for spec in known if spec.name in wanted and is_visible(spec, interactive=interactive)]
         if among is not None:
@@ -198,9 +203,10 @@ class TurnBuilder:
         ask_about: Sequence[str] = (),
         toolset: Toolset | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> Dispatcher:
         """`request` None: the calls are made by a program, without a model."""
-        owner = request.owner if request else owner
+        owner, mode = (request.owner, request.mode) if request else (owner, mode)
         executor = Executor(
             tools=toolset or self._tools,
             concurrency=self._concurrency,
@@ -222,6 +228,7 @@ class TurnBuilder:
             repair=request is None or request.repair,
             journal=journal,
             owner=owner,
+            mode=mode,
         )
 
 

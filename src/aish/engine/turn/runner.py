@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from aish.engine.model.selection import ModelSelector, SelectedModel
-from aish.engine.prompt.conversation import Conversation, Conversations
+from aish.engine.prompt.conversation import Conversation, Conversations, add_mode_note
 from aish.engine.turn.builder import NO_BACKGROUND, TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
@@ -138,6 +138,8 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
+        if request.mode is not None:
+            request = add_mode_note(request, conversation.past)
         needs_background = request.memory or request.project
         background = await self._builder.find_background(request) if needs_background else NO_BACKGROUND
         turn = await self._builder.build(session, request, selected, conversation, background, ask, journal, plan)

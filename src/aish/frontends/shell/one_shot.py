@@ -16,6 +16,7 @@ from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive
+from aish.types.decisions import Mode
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import TextPart, UserMessage, text_of, user
 from aish.types.requests import TurnLimits, TurnRequest
@@ -150,6 +151,7 @@ async def _make_request(arguments: argparse.Namespace, runtime: Runtime, questio
         system=arguments.system,
         tools=_tool_globs(arguments, runtime),
         limits=_limits(arguments, runtime),
+        mode=Mode(arguments.mode) if arguments.mode else runtime.config.gate.mode,
         memory=runtime.config.memory.inject,
         project=runtime.config.context.project_tree,
     )

@@ -21,12 +21,21 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.server.engine_host import EngineHost
-from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body, read_number, uncovered_model
+from aish.frontends.http.server.http_errors import (
+    HttpProblem,
+    bad_field,
+    check_mode,
+    decode_body,
+    read_number,
+    uncovered_model,
+)
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun
+from aish.safety.policy.modes import strictest
 from aish.tool_calls.schema.validator import schema_errors
+from aish.types.decisions import Mode
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.runs import OPEN_STATES, Halt, HaltAnswer, HaltChoice, RunKind, RunRecord
@@ -48,6 +57,7 @@ class GoalBody(msgspec.Struct, frozen=True):
     max_steps: int | None = None
     max_cost: float | None = None
     max_minutes: float | None = None
+    mode: str | None = None
 
 
 class ResumeBody(msgspec.Struct, frozen=True):
@@ -116,11 +126,17 @@ class ServerRuns:
             may_fall_back=caller.may_use_model(config.routing.fallback),
             owner=caller.owner,
             payer=caller.payer,
+            mode=self._read_mode(caller, given.mode),
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.start(RunKind.NORRIS, check_goal(given.goal), body, session=session)
         run = await self._begin(owning, None)
         await exchange.reply(202, await self._encode(caller, run))
+
+    def _read_mode(self, caller: Caller, given: str | None) -> Mode:
+        """As for a turn; without one as far as the key may go."""
+        most = self._host.config.max_mode if caller.owner else Mode.AUTO
+        return strictest(Mode.AUTO, most) if given is None else check_mode(given, most)
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)

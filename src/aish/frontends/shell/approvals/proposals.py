@@ -14,7 +14,7 @@ from aish.frontends.shell.approvals.consent import HARMLESS, ask_for_rule
 from aish.frontends.shell.command_hints import split_by_availability
 from aish.frontends.shell.shell import Shell
 from aish.safety.policy.judgement import Judgement
-from aish.types.decisions import Answer, Choice, Question, Verdict
+from aish.types.decisions import Answer, Choice, Mode, Question, Verdict
 from aish.types.live_shell import RunResult
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
@@ -103,7 +103,7 @@ async def _run(shell: Shell, command: str, answer: Answer) -> bool:
         return answer if question.always else _YES
 
     with shell.runtime.choose_command(command):
-        result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
+        result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent, mode=Mode.ASK)
     text = text_of(result.parts)
     if text:
         shell.output.answer(text if text.endswith("\n") else f"{text}\n")
