@@ -317,6 +317,25 @@ async def test_the_kinds_of_sessions_are_bounded_and_the_oldest_session_is_asked
     assert (await gate.authorise(effect("make", "s1000"), None)).verdict is ALLOW
 
 
+async def test_a_question_about_a_removal_says_what_is_lost_and_only_then_the_disk_is_looked_at() -> None:
+    looked, asked = [], []
+
+    async def count_loss(paths):
+        looked.append(list(paths))
+        return "removes 214 files, 3 not in git"
+
+    async def ask(question):
+        asked.append(question.loss)
+        return Answer(Choice.NO)
+
+    gate = make_gate(count_loss=count_loss)
+    for command in ("make", "rm -rf build *.pyc", "rm -rf $X"):
+        await gate.authorise(effect(command), ask)
+    await gate.authorise(effect("rm -rf build"), None)
+    assert looked == [["/work/build", "/work/*.pyc"]]
+    assert asked == ["", "removes 214 files, 3 not in git", ""]
+
+
 @pytest.mark.parametrize(
     ("command", "danger"),
     [("make", Danger.NONE), ("rm -rf build", Danger.DESTRUCTIVE), ("rm -rf ~", Danger.CATASTROPHE)],

@@ -6,6 +6,7 @@ if there is one. They do not get variables that hold secrets, unless the configu
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -64,7 +65,14 @@ def make_gate(
         confines_tenants=confines_tenants,
         mode=config.gate.mode,
         sandbox=sandbox,
+        count_loss=_count_loss,
     )
+
+
+async def _count_loss(paths: Sequence[str]) -> str:
+    from aish.tools.loss_count import count_loss
+
+    return await asyncio.to_thread(count_loss, paths)
 
 
 def make_rules(config: Config) -> list[Rule]:

@@ -97,7 +97,8 @@ async def _answer(
     request = msgspec.structs.replace(request, input=(await _make_message(runtime, question, hints),))
     display = display_for(output.out, runtime.launch_context.env)
     printer = JsonEventPrinter(output) if arguments.json else printer_for(output, display)
-    await print_turn(engine, request, printer, make_consent(output, reader, yes=arguments.yes))
+    ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
+    await print_turn(engine, request, printer, ask)
     return printer.exit_code
 
 
@@ -137,7 +138,8 @@ async def _interact(
         from aish.frontends.shell.approvals.consent import make_consent
         from aish.frontends.shell.plain_prompt import chat
 
-        return await chat(engine, request, output, reader, ask=make_consent(output, reader, yes=arguments.yes))
+        ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
+        return await chat(engine, request, output, reader, ask=ask)
     from aish.frontends.shell.repl import run_shell
 
     return await run_shell(engine, runtime, request, output, approves_all=arguments.yes)

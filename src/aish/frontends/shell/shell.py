@@ -220,7 +220,9 @@ class Shell:
         """What puts the gate's questions to the user."""
         from aish.frontends.shell.approvals.consent import TerminalConsent, approve_all
 
-        return approve_all if self._approves_all else TerminalConsent(self.output, self)
+        return (
+            approve_all if self._approves_all else TerminalConsent(self.output, self, self.runtime.launch_context.env)
+        )
 
     def make_printer(self) -> EventPrinter:
         from aish.frontends.shell.render.event_printer import printer_for

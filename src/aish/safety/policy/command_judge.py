@@ -156,7 +156,7 @@ def _covers(case: JudgedCall, rule: Rule, words: CommandWords) -> bool:
     the workspace."""
     if not _is_in_workspace(case) or (rule.folder and not is_under(case.shell.cwd, rule.folder)):
         return False
-    if rule.covers == "exact":
+    if rule.covers in ("exact", "quoted"):
         return names_command(rule, words)
     fits = (free_words(tuple(text.split()), words) for text in rule.commands)
     return any(all(_is_inside(case, path) for path in free) for free in fits if free is not None)

@@ -11,13 +11,13 @@ workspace are asked about again. A tenant's answer counts only for that tenant.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
 from aish.ports import Ask
-from aish.safety.commands import ShellContext
+from aish.safety.commands import PathChange, ShellContext
 from aish.safety.policy.always_rules import edit_rule, tool_digest
 from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement, RealPaths
 from aish.safety.policy.modes import apply_mode, needs_sandbox, strictest
@@ -84,12 +84,15 @@ class PolicyGate:
         confines_tenants: Callable[[], bool] = lambda: False,
         mode: Mode = Mode.ASK,
         sandbox: SandboxState = NO_SANDBOX_STATE,
+        count_loss: Callable[[Sequence[str]], Awaitable[str]] | None = None,
     ) -> None:
         """`where` returns the working directory of a turn, for a live shell. `real_paths` finds on disk what a read
         reaches, `find_own_program` the program of the workspace that a name means in a directory. `confines_tenants`
         says whether a tenant's commands can reach neither the files of aish nor those of other tenants. `mode` is that
-        of requests which name none; those of tenants are asked about."""
+        of requests which name none; those of tenants are asked about. `count_loss` describes what the removal of paths
+        loses on disk."""
         self._mode = mode
+        self._count_loss = count_loss
         self._sandbox = sandbox
         self._approved = _SessionApprovals()
         self._real_paths = real_paths
@@ -153,7 +156,10 @@ class PolicyGate:
             return Decision(Verdict.ALLOW, "the session")
         if ask is None:
             return Decision(Verdict.DENY, judged.rule, f"{judged.reason}, and there was no user to ask")
-        answer = await ask(self._make_question(effect, judged))
+        question = self._make_question(effect, judged)
+        if loss := await self._find_loss(judged):
+            question = msgspec.structs.replace(question, loss=loss)
+        answer = await ask(question)
         match answer.choice:
             case Choice.NO:
                 return Decision(Verdict.DENY, "the user", answer.note or "the user said no")
@@ -180,6 +186,12 @@ class PolicyGate:
         if judged.finding is None or find_visible_loss(judged.finding, self._sandbox.is_new):
             return False
         return await self._sandbox.is_active()
+
+    async def _find_loss(self, judged: Judgement) -> str:
+        """What a command removes, counted on the disk; "" if that is unknown."""
+        writes = judged.finding.writes if judged.finding is not None else ()
+        removed = [write.path for write in writes if write.change is PathChange.REMOVE and write.path.startswith("/")]
+        return await self._count_loss(removed) if removed and self._count_loss is not None else ""
 
     async def find_like(self, effect: EffectRequest) -> str:
         """What a yes for the turn would cover, if this call is asked about; "" if it is not, or only by itself."""

@@ -66,7 +66,7 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
             case "r" | "run" | "y" | "yes":
                 return command, _YES
             case "a" | "always":
-                if always := await _ask_for_rule(shell, judged):
+                if always := await _ask_for_rule(shell, judged, command):
                     return command, always
             case "e" | "edit":
                 command = (await shell.read("$ ", command)) or command
@@ -80,11 +80,11 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
                 shell.output.note(f"  {other!r} is none of these; nothing was run")
 
 
-async def _ask_for_rule(shell: Shell, judged: Judgement) -> Answer | None:
+async def _ask_for_rule(shell: Shell, judged: Judgement, command: str) -> Answer | None:
     if judged.always is None:
         shell.output.note("  no rule would be narrow enough to allow this always")
         return None
-    return await ask_for_rule(judged.always.title, shell, shell.output, command=True)
+    return await ask_for_rule(judged.always.title, shell, shell.output, command=True, example=command)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:

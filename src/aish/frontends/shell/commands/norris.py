@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import math
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
@@ -22,7 +22,8 @@ from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json, run_line
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.approvals.consent import call_text, read_edited_arguments
+from aish.frontends.shell.approvals.editor import read_edited_arguments
+from aish.frontends.shell.approvals.question_view import show_call
 from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
 from aish.frontends.shell.render.event_printer import EventPrinter, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
@@ -147,7 +148,7 @@ async def _prepare(engine: Engine, runtime: Runtime, model: str) -> TerminalWatc
 
     await ensure_model(engine, runtime, model, output, reader)
     await wait_for_tools(runtime, output)
-    return TerminalWatcher(output, make_printer, reader)
+    return TerminalWatcher(output, make_printer, reader, env)
 
 
 async def work(
@@ -289,7 +290,15 @@ class TerminalWatcher:
     """Shows the steps of the work, and the halts at which the user decides. With `reader` None there is no user to ask,
     and a halt ends the work."""
 
-    def __init__(self, output: Output, make_printer: Callable[[], EventPrinter], reader: AnswerReader | None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        make_printer: Callable[[], EventPrinter],
+        reader: AnswerReader | None,
+        env: Mapping[str, str],
+    ) -> None:
+        """`env` names the user's editor."""
+        self._env = env
         self._output = output
         self._make_printer = make_printer
         self._reader = reader
@@ -315,7 +324,7 @@ class TerminalWatcher:
         self._output.note(f"■ halted: {halt.reason}")
         if halt.question is not None:
             self._output.note(f"{halt.question.tool} would run:")
-            self._output.note(call_text(halt.question))
+            show_call(halt.question.arguments, halt.question.preview, self._output)
         if self._reader is None:
             return HaltAnswer(HaltChoice.STAY_HALTED)
         drop_typed_ahead()  # keys typed before the halt was shown do not answer it
@@ -338,7 +347,7 @@ class TerminalWatcher:
             return None
         if choice is HaltChoice.EDIT:
             assert halt.question is not None and self._reader is not None
-            arguments = await read_edited_arguments(halt.question, self._reader, self._output)
+            arguments = await read_edited_arguments(halt.question, self._reader, self._output, self._env)
             return HaltAnswer(choice, arguments=arguments) if arguments is not None else None
         return HaltAnswer(choice)
 
