@@ -306,6 +306,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell.py::*",
         "e2e/test_shell_start.py::*",
         "e2e/test_shell_modes.py::*",
+        "e2e/test_approvals.py::*",
         "tools/bash/*.py::*",
         "frontends/shell/*.py::*",
     ),

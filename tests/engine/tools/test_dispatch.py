@@ -402,6 +402,19 @@ async def test_the_mode_of_the_request_decides_and_the_question_names_it():
     assert [(question.tool, question.mode) for question in ask.asked] == [("t__w", Mode.EDITS)]
 
 
+async def test_the_same_call_after_a_change_is_no_repetition_but_the_same_change_again_is():
+    tools = Tools().add("t__w", effect=Effect.WRITE).add("t__test", effect=Effect.EXEC)
+    steps = [[call("t__w", f'{{"n": {number}}}')] for number in range(5)]
+    cycle = [step for change in steps for step in (change, [call("t__test")])]
+    ask = answering(*[Choice.YES] * 12)
+    events = await Bench(*cycle, DONE, tools=tools).run(ask=ask, limits={"max_steps": 20})
+    assert len(results(events)) == 10 and {question.kind for question in ask.asked} == {QuestionKind.EFFECT}
+    ask = answering(*[Choice.YES] * 3, Choice.NO)
+    same = [[call("t__w", '{"n": 1}')]] * 3
+    await Bench(*same, DONE, tools=tools).run(ask=ask)
+    assert [question.kind for question in ask.asked][-1] is QuestionKind.REPEAT
+
+
 async def test_yes_for_the_session_holds_in_its_next_turn():
     ask = answering(Choice.SESSION)
     tools = Tools().add("t__w", effect=Effect.WRITE)

@@ -191,6 +191,12 @@ class Dispatcher:
         count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
         return count
 
+    def _forget_repeats(self, changed: PreparedCall) -> None:
+        """After a change, the same call as before is not a repetition: tests run again after an edit. The change itself
+        still counts."""
+        key = changed.spec.name, _encode_arguments(changed)
+        self._repeats = {key: self._repeats.get(key, 0)}
+
     async def _admit(self, item: PreparedCall) -> PreparedCall | None:
         """Checks limits, repetition and the gate. A refusal becomes the outcome of the call."""
         refusal = self._refuse_over_limit() or await self._refuse_repeated(item)
@@ -208,7 +214,7 @@ class Dispatcher:
 
     async def _refuse_repeated(self, item: PreparedCall) -> Outcome | None:
         """Asks about a call that is repeated too often. Without a user, the turn stops here."""
-        count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
+        count = self._count(item.spec.name, _encode_arguments(item))
         if count < self._budget.limits.repeat_limit:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"
@@ -261,6 +267,8 @@ class Dispatcher:
             self._stop = TurnEnd.CANCELLED
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
             return
+        if item.spec.effect is Effect.WRITE and outcome.status is ResultStatus.OK:
+            self._forget_repeats(item)
         if has_placeholder(item.arguments):
             outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
@@ -303,6 +311,10 @@ class Dispatcher:
         anything else."""
         clients = isinstance(item, ClientCall) or self._deferred is TurnEnd.CLIENT_TOOLS
         self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
+
+
+def _encode_arguments(item: PreparedCall) -> bytes:
+    return msgspec.json.encode(item.arguments, order="deterministic")
 
 
 def _edited_note(item: PreparedCall) -> str:

@@ -8,7 +8,6 @@ get no rule because they can do anything ("always allow python" would allow ever
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Callable
 from functools import cache
 
@@ -84,6 +83,8 @@ def _command_line_rule(words: tuple[str, ...], folder: str) -> Rule:
     if all(map(_is_plain, words)):
         line = " ".join(words)
         return _command_rule(line, example=line, folder=folder)
+    import shlex  # few commands need quotes
+
     line = shlex.join(words)
     return msgspec.structs.replace(_command_rule(line, example=line, folder=folder), covers="quoted")
 

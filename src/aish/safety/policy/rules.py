@@ -7,7 +7,6 @@ hold. Its examples are checked when it is loaded, so a rule that does not do wha
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -86,6 +85,8 @@ def names_command(rule: Rule, words: CommandWords) -> bool:
 def _words_of(rule: Rule, text: str) -> tuple[str, ...]:
     if rule.covers != "quoted":
         return tuple(text.split())
+    import shlex  # few rules have quotes
+
     try:
         return tuple(shlex.split(text))
     except ValueError:  # an open quote: it names no command
