@@ -110,3 +110,51 @@ def test_a_one_shot_question_takes_its_mode_from_the_command_line(home: Path, *,
     done = subprocess.run(words, env=env, cwd=home / "work", capture_output=True, text=True, timeout=60, check=False)
     assert "so it is" in done.stdout, json.dumps([done.stdout, done.stderr])
     assert (home / "work" / "notes.txt").exists() is written
+
+
+async def test_a_plan_of_the_plan_command_is_approved_before_it_runs_and_a_refused_one_does_nothing(home):
+    steps = [{"id": "s1", "tool": "shell__run", "args": {"command": "touch made"}, "needs": []}]
+    plan = json.dumps({"direct": False, "steps": steps})
+    name = model(home, [[{"text": plan}]]])
+    async with shell(home, "--model", name) as term:
+        await term.enter(":plan make it")
+        await term.sees("follow this plan? [a]pprove, [e]dit, [r]efuse")
+        await term.enter("r")
+        await term.sees("the plan was not approved, and nothing of it was done")
+        await term.prompts()
+        assert not (home / "work" / "made").exists()
+        await term.enter(":plan make it")
+        await term.prompts("[r]efuse:")
+        await term.enter("a")
+        await term.prompts("[a]lways:")
+        await term.enter("y")
+        await term.sees("no output, exit code 0")
+        await term.prompts()
+    assert (home / "work" / "made").exists()
+
+
+async def test_a_catastrophe_that_a_tool_asks_for_needs_the_word_at_the_terminal(home):
+    (home / "home" / "kept").write_text("x")
+    call = {"index": 0, "name": "shell__run", "arguments": json.dumps({"command": "rm -rf ~"})}
+    name = model(home, [[{"call": call}], [{"text": "so be it\n"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? tidy up")
+        await term.sees("this cannot be undone; type yes to run it:")
+        await term.enter("y")
+        await term.sees("so be it")
+        await term.prompts()
+        assert b"\x1b[1;31mshell__run wants to run: removes" in term.raw
+    assert (home / "home" / "kept").exists()
+
+
+async def test_a_second_test_run_of_the_session_is_not_asked_about(home):
+    calls = [{"index": 0, "name": "shell__run", "arguments": json.dumps({"command": f"touch a{n}"})} for n in range(3)]
+    name = model(home, [*([{"call": call}] for call in calls), [{"text": "three made\n"}]])
+    async with shell(home, "--model", name) as term:
+        await term.enter("? make three")
+        await term.sees("[t]urn: all commands like this that stay in the project")
+        await term.enter("s")
+        await term.sees("three made")
+        await term.prompts()
+        assert term.text.count("run it?") == 1
+    assert {file.name for file in (home / "work").iterdir()} == {"a0", "a1", "a2"}

@@ -317,6 +317,23 @@ async def test_the_kinds_of_sessions_are_bounded_and_the_oldest_session_is_asked
     assert (await gate.authorise(effect("make", "s1000"), None)).verdict is ALLOW
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("vim README", "vim edits README"),
+        ("make", "make is not known to be read-only"),
+        ("curl x", "curl is not known to be read-only"),
+        ("mkdir -p /opt", "creates /opt, unless it is there"),
+        ("find . -name '*.pyc' -exec rm {} +", "removes the files it is given"),
+        ("ls | xargs rm", "removes the files it is given"),
+    ],
+)
+def test_reasons_say_in_plain_words_what_is_true(command: str, reason: str) -> None:
+    judged = make_gate().judge(*line(command))
+    assert reason in judged.reasons
+    assert not any("without --" in text or "{}" in text for text in judged.reasons)
+
+
 async def test_a_question_about_a_removal_says_what_is_lost_and_only_then_the_disk_is_looked_at() -> None:
     looked, asked = [], []
 

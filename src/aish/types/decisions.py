@@ -60,6 +60,7 @@ class EffectRequest(msgspec.Struct, frozen=True):
 class QuestionKind(StrEnum):
     EFFECT = "effect"  # may this run?
     REPEAT = "repeat"  # the model keeps making the same call: go on?
+    PLAN = "plan"  # a plan is written: shall it be followed?
 
 
 class Danger(StrEnum):

@@ -90,7 +90,7 @@ class TurnBuilder:
             self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
         )
         make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, request, journal, toolset=toolset)
-        planner = await self._planner(plan, request, selected, tools, session) if plan is not None else None
+        planner = await self._planner(plan, request, selected, tools, session, ask) if plan is not None else None
         notes = (*selected.notes, *self._note_changed_tools(tools.specs))
         past = conversation.past
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
@@ -121,7 +121,13 @@ class TurnBuilder:
         return await model.view()
 
     async def _planner(
-        self, plan: PlanRun, request: TurnRequest, selected: SelectedModel, tools: ToolSelection, session: str
+        self,
+        plan: PlanRun,
+        request: TurnRequest,
+        selected: SelectedModel,
+        tools: ToolSelection,
+        session: str,
+        ask: Ask | None,
     ) -> Planner | None:
         """None if the request has no tools of ours to plan with."""
         from aish.planner.planner import Planner  # few turns are planned
@@ -134,7 +140,7 @@ class TurnBuilder:
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
         charged_to, payer = request.charged_to or session, request.payer
         writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to, payer=payer)
-        return Planner(writer, planning, specs, plan.journal, plan.save)
+        return Planner(writer, planning, specs, plan.journal, plan.save, ask)
 
     def _system_parts(
         self,

@@ -19,6 +19,7 @@ _CHOICES = {
     "t": Choice.TURN, "turn": Choice.TURN, "s": Choice.SESSION, "session": Choice.SESSION, "a": Choice.ALWAYS,
     "always": Choice.ALWAYS, "e": Choice.EDIT, "edit": Choice.EDIT,
 }  # fmt: skip
+_PLAN_PROMPT = "follow this plan? [a]pprove, [e]dit, [r]efuse: "
 TYPED_YES = "this cannot be undone; type yes to run it: "
 HARMLESS = "only reads, as far as can be told"
 _NOT_OFFERED = {
@@ -52,6 +53,8 @@ class TerminalConsent:
     async def __call__(self, question: Question) -> Answer:
         """An empty line and the end of input are a no; an unknown word is asked about again."""
         drop_typed_ahead()  # keys typed before the question was shown do not answer it
+        if question.kind is QuestionKind.PLAN:
+            return await self._ask_about_plan(question)
         show_question(question, self._output)
         if question.insist and question.kind is QuestionKind.EFFECT:
             return await self._ask_for_word(question)
@@ -64,6 +67,21 @@ class TerminalConsent:
                 self._explain(question)
             elif (answer := await self._read_answer(question, _CHOICES.get(word))) is not None:
                 return answer
+
+    async def _ask_about_plan(self, question: Question) -> Answer:
+        """The plan itself has been printed."""
+        while True:
+            match ((await self._reader.read(_PLAN_PROMPT)) or "").strip().lower():
+                case "a" | "approve" | "y" | "yes":
+                    return Answer(Choice.YES)
+                case "e" | "edit":
+                    from aish.frontends.shell.approvals.editor import read_edited_arguments
+
+                    edited = await read_edited_arguments(question, self._reader, self._output, self._env)
+                    if edited is not None:
+                        return Answer(Choice.EDIT, arguments=edited)
+                case "" | "r" | "refuse" | "n" | "no":
+                    return Answer(Choice.NO)
 
     async def _ask_for_word(self, question: Question) -> Answer:
         """Only "yes", spelled out, is a yes."""

@@ -46,6 +46,7 @@ from aish.types.runs import (
     StepRecord,
     StepState,
 )
+from aish.types.tools import ResultStatus
 
 HALTED = 6
 _RESUMED_WITHOUT_ANSWER = (HaltKind.MODEL_FAILED, HaltKind.PAUSE)  # there is nothing to decide
@@ -318,7 +319,7 @@ class TerminalWatcher:
         self._output.note(f"$ {command}")
         text = text_of(result.parts)
         left_out = f"\n… {len(text) - _SHOWN_CHARS} more characters …" if len(text) > _SHOWN_CHARS else ""
-        self._output.note(f"{text[:_SHOWN_CHARS].rstrip()}{left_out}\n[{result.status}]".lstrip())
+        self._output.note(f"{text[:_SHOWN_CHARS].rstrip()}{left_out}\n{_ending(result.status)}".strip())
 
     async def decide(self, halt: Halt) -> HaltAnswer:
         self._output.note(f"■ halted: {halt.reason}")
@@ -350,6 +351,15 @@ class TerminalWatcher:
             arguments = await read_edited_arguments(halt.question, self._reader, self._output, self._env)
             return HaltAnswer(choice, arguments=arguments) if arguments is not None else None
         return HaltAnswer(choice)
+
+
+def _ending(status: ResultStatus) -> str:
+    """How a call ended, in words; "" if it went well."""
+    if status is ResultStatus.OK:
+        return ""
+    if status is ResultStatus.TOOL_ERROR:
+        return "it failed"
+    return f"it did not run to its end: {status.value.replace('_', ' ')}"
 
 
 def report_lines(run: RunRecord, steps: list[StepRecord], *, resume_command: str = RESUME_COMMAND) -> list[str]:

@@ -235,6 +235,8 @@ def _count_names(text: str) -> int:
 async def _ask_planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:
     """Asks the model in this conversation, with a plan."""
     before = shell.request
+    if planning is not None:
+        planning = msgspec.structs.replace(planning, confirm=True)
     shell.change_request(planner=planning, tools=tools or before.tools)
     try:
         await ask_model(shell, text)
