@@ -115,7 +115,7 @@ def test_a_one_shot_question_takes_its_mode_from_the_command_line(home: Path, *,
 async def test_a_plan_of_the_plan_command_is_approved_before_it_runs_and_a_refused_one_does_nothing(home):
     steps = [{"id": "s1", "tool": "shell__run", "args": {"command": "touch made"}, "needs": []}]
     plan = json.dumps({"direct": False, "steps": steps})
-    name = model(home, [[{"text": plan}]]])
+    name = model(home, [[{"text": plan}], [{"text": plan}]])
     async with shell(home, "--model", name) as term:
         await term.enter(":plan make it")
         await term.sees("follow this plan? [a]pprove, [e]dit, [r]efuse")
