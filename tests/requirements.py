@@ -86,6 +86,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§10 one gate: rules as data, commands understood, catastrophes asked about": (
         "safety/test_policy.py::*",
         "safety/test_always.py::*",
+        "safety/test_modes.py::*",
         "safety/test_rules.py::*",
         "e2e/test_command_line.py::test_a_command_proved*",
         "e2e/test_command_line.py::test_yes_does_not_cover*",
@@ -304,6 +305,8 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§19 a real shell and a model at one prompt": (
         "e2e/test_shell.py::*",
         "e2e/test_shell_start.py::*",
+        "e2e/test_shell_modes.py::*",
+        "e2e/test_approvals.py::*",
         "tools/bash/*.py::*",
         "frontends/shell/*.py::*",
     ),

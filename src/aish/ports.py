@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
 from aish.types.chunks import Batch
-from aish.types.decisions import Answer, Decision, EffectRequest, Question
+from aish.types.decisions import Answer, Decision, EffectRequest, Mode, Question
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.models import ModelProfile
@@ -172,11 +172,14 @@ Ask = Callable[[Question], Awaitable[Answer]]
 class Gate(Protocol):
     """The one place where effects are allowed. Any exception here counts as a refusal."""
 
-    def is_visible(self, tool: ToolSpec, *, interactive: bool, owner: str = "") -> bool:
-        """Whether the model may see the tool at all. `owner` as in an EffectRequest."""
+    def is_visible(self, tool: ToolSpec, *, interactive: bool, owner: str = "", mode: Mode | None = None) -> bool:
+        """Whether the model may see the tool at all. `owner` and `mode` as in an EffectRequest."""
 
     async def authorise(self, effect: EffectRequest, ask: Ask | None) -> Decision:
         """Decides ALLOW or DENY, never ASK. `ask` None: there is no user to ask."""
+
+    async def find_like(self, effect: EffectRequest) -> str:
+        """What a yes for the turn would cover, if the user is asked about this call; "" if not, or only this one."""
 
 
 class Spending(Protocol):

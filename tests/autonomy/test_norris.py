@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
@@ -114,6 +115,43 @@ async def test_the_sentinel_in_prose_or_in_a_fence_is_text(words: str) -> None:
     run = await work(bench, person)
     assert run.state is RunState.FINISHED
     assert person.steps == [1, 2]
+
+
+REACHING = [
+    "echo x > /tmp/f", "python3 -c \"open('/tmp/f','w')\"", "pip install --dry-run x", "git push origin main",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", REACHING)
+async def test_without_a_sandbox_whatever_may_reach_out_halts(command: str) -> None:
+    for step in (text(f"CMD: {command}"), [call("shell__run", json.dumps({"command": command}))]):
+        bench, person = Bench(step, tools=tools()), Person()
+        assert (await work(bench, person, sandbox=FakeSandbox(active=False))).state is RunState.HALTED
+        assert len(person.halts) == 1 and bench.tools.calls == []
+
+
+async def test_sending_something_to_another_machine_halts_even_in_a_sandbox() -> None:
+    person = Person()
+    assert (await work(Bench(text("CMD: git push origin main"), tools=tools()), person)).state is RunState.HALTED
+
+
+async def test_edits_that_can_be_undone_run_unasked_and_those_of_keys_and_other_tools_halt() -> None:
+    edits = tools().add("ide__edit", effect=Effect.WRITE, undoable=True, paths=("path",))
+    bench = Bench([call("ide__edit", '{"path": "a.py"}')], text("GOAL: complete"), tools=edits)
+    person = Person()
+    assert (await work(bench, person)).state is RunState.FINISHED
+    assert person.halts == [] and len(edits.calls) == 1
+    for step in ([call("ide__edit", '{"path": ".git/hooks/x"}')], [call("files__write", "{}")]):
+        person = Person()
+        assert (await work(Bench(step, tools=edits), person)).state is RunState.HALTED
+        assert len(person.halts) == 1 and len(edits.calls) == 1
+
+
+async def test_a_goal_in_ask_mode_halts_at_every_edit() -> None:
+    edits = tools().add("ide__edit", effect=Effect.WRITE, undoable=True, paths=("path",))
+    bench = Bench([call("ide__edit", '{"path": "a.py"}')], tools=edits)
+    assert (await work(bench, Person(), mode="ask")).state is RunState.HALTED
+    assert edits.calls == []
 
 
 async def test_a_new_file_of_the_workspace_is_written_unasked_and_one_outside_it_halts() -> None:

@@ -360,11 +360,11 @@ def test_config_check_says_what_is_ignored(aish, tmp_path):
 
 
 def test_config_check_knows_the_fields_of_a_prompt(aish):
-    aish.write_config("[shell]\nprompt = '{modle} {cwd} ${HOME} {mark}{'\n")
+    aish.write_config("[shell]\nprompt = '{modell} {cwd} ${HOME} {mark}{'\n")
     done = aish.run("config", "check")
     near, far = done.out.splitlines()
     assert done.code == 2
-    assert near == "shell.prompt: there is no field {modle}; did you mean {model}?"
+    assert near == "shell.prompt: there is no field {modell}; did you mean {model}?"
     assert far.startswith("shell.prompt: there is no field {HOME}; there are model, cwd, ")
     aish.write_config("[shell]\nprompt = '{cwd {mark}'\n")
     assert aish.run("config", "check").out == "shell.prompt: {cwd has no }\n"

@@ -456,7 +456,7 @@ async def test_a_resize_reaches_the_programs(home):
 async def test_meta_commands_answer_and_unknown_ones_suggest(home):
     async with shell(home) as term:
         await did(term, ":help session", ":resume")
-        await did(term, ":modle x", "did you mean :model")
+        await did(term, ":modell x", "did you mean :model")
         await did(term, ":model", "model: scripted:fake-tool")
         await did(term, ":safety check rm -rf /tmp/x", "remove")
         await did(term, ":safety check ls", "allow: only reads")

@@ -18,6 +18,7 @@ from aish.planner.references import BadReference, fill_in, references
 from aish.planner.run import PlanBody, resume_request
 from aish.planner.validation import NoPlanNeeded, parse_plan, plan_errors
 from aish.providers.scripted import Item, ScriptedProvider
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.events import (
     Event,
     PlanAccepted,
@@ -33,7 +34,7 @@ from aish.types.models import ModelProfile
 from aish.types.requests import StepRequest
 from aish.types.runs import Plan, Planning, PlanStep, RunState, StepState
 from aish.types.tools import Effect, ToolSpec
-from support.engines import Bench, Tools, finish, results, said
+from support.engines import Bench, Tools, finish, policy_gate, results, said
 
 ADD = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 
@@ -78,8 +79,6 @@ def tools() -> Tools:
 
 
 def bench(model: PlanningModel, **more: Any) -> Bench:
-    from support.engines import policy_gate
-
     gate = more.pop("gate", policy_gate(write="allow"))
     return Bench(
         [TextDelta("All in all: done.")], tools=more.pop("tools", tools()), gate=gate, others=[model.provider], **more
@@ -278,8 +277,6 @@ async def test_a_backend_that_takes_no_schema_plans_by_the_rules_alone() -> None
 
 
 async def test_the_gate_is_asked_about_each_step_of_a_plan() -> None:
-    from support.engines import policy_gate
-
     model = PlanningModel(written(step("a", "x__write", n=1)), '{"direct": true, "steps": []}')
     under = bench(model, gate=policy_gate())
     await run(under)
@@ -440,3 +437,61 @@ async def test_a_model_that_is_too_small_does_not_plan() -> None:
     assert any("too small" in body.text for body in bodies(events, Status))
     assert len(small.requests) == 1
     assert finish(events).reason is TurnEnd.ANSWERED
+
+
+def confirming(*answers: Answer):
+    """A user who answers so when a plan is put to them. `.asked` keeps the questions."""
+    left = list(answers)
+
+    async def ask(question: Question) -> Answer:
+        ask.asked.append(question)  # type: ignore[attr-defined]
+        return left.pop(0)
+
+    ask.asked = []  # type: ignore[attr-defined]
+    return ask
+
+
+async def ask_for(under: Bench, ask: Any) -> list[Event]:
+    planning = Planning(model="planner:p", confirm=True)
+    return await under.run("do it", tools=("x__*",), planner=planning, ask=ask)
+
+
+async def test_a_plan_is_put_to_the_user_before_any_of_it_runs_and_then_followed() -> None:
+    under = bench(PlanningModel(written(step("s1"), step("s2", "x__write"))), gate=policy_gate(write="ask"))
+    ask = confirming(Answer(Choice.YES), Answer(Choice.YES))
+    events = await ask_for(under, ask)
+    assert [question.kind for question in ask.asked] == [QuestionKind.PLAN, QuestionKind.EFFECT]
+    assert [step["tool"] for step in ask.asked[0].arguments["steps"]] == ["x__read", "x__write"]
+    assert len(results(events)) == 2 and finish(events).reason is TurnEnd.ANSWERED
+
+
+async def test_of_a_refused_plan_nothing_runs_and_no_model_is_asked_for_more() -> None:
+    under = bench(PlanningModel(written(step("s1"))))
+    events = await ask_for(under, confirming(Answer(Choice.NO)))
+    assert under.tools.calls == [] and finish(events).reason is TurnEnd.CANCELLED
+    assert any("not approved" in body.text for body in bodies(events, Status))
+    assert under.scripted.requests == []
+
+
+async def test_an_edited_plan_is_what_runs_and_one_that_does_not_hold_is_asked_about_again() -> None:
+    under = bench(PlanningModel(written(step("s1", "x__write"))))
+    bad, good = ({"steps": [step("s1", tool)]} for tool in ("x__unknown", "x__read"))
+    ask = confirming(*(Answer(Choice.EDIT, arguments=plan) for plan in (bad, good)))
+    events = await ask_for(under, ask)
+    assert [result.name for result in results(events)] == ["x__read"] and len(ask.asked) == 2
+
+
+async def test_without_a_user_a_plan_is_followed_as_it_is() -> None:
+    under = bench(PlanningModel(written(step("s1"))))
+    assert len(results(await ask_for(under, None))) == 1
+
+
+async def test_what_a_failed_step_says_is_bounded_and_keeps_its_lines_and_its_end() -> None:
+    async def fail(arguments: Any, context: Any) -> Any:
+        return said("\n".join(f"line {number} {'x' * 1000}" for number in range(500)), is_error=True)
+
+    under = bench(PlanningModel(written(step("s1", "x__fails"))), tools=tools().add("x__fails", fail))
+    events = await run(under, max_replans=0)
+    [text] = [e.body.text for e in events if isinstance(e.body, Status) and "the plan failed" in e.body.text]
+    assert "line 499" in text and "line 1 " not in text
+    assert len(text) < 4000 and max(map(len, text.splitlines())) <= 300

@@ -244,23 +244,24 @@ def test_a_lasting_yes_of_an_older_version_holds_in_the_workspace_alone(line):
         assert judged(made, line) is verdict
 
 
-async def test_outside_the_workspace_no_rule_is_offered_but_a_yes_for_the_turn():
+async def test_outside_the_workspace_neither_a_rule_nor_a_yes_for_all_commands_is_offered():
     where = Directory()
     made = gate(where=where)
     inside = made.judge(SHELL, {"command": "pytest"})
     where.now = "/tmp"
     outside = made.judge(SHELL, {"command": "pytest"})
     assert inside.always is not None and outside.always is None
-    assert inside.like and outside.like and inside.like != outside.like
+    assert inside.like and not outside.like
 
 
-async def test_a_yes_for_the_turn_does_not_go_along_to_another_directory():
+async def test_a_yes_for_the_turn_goes_along_within_the_workspace_and_not_out_of_it():
     where = Directory()
     made = gate(where=where)
-    likes = set()
-    for where.now in ("/work", "/work/app", "/tmp"):
-        likes.add(made.judge(SHELL, {"command": "pytest"}).like)
-    assert len(likes) == 3
+    likes = {}
+    for where.now in ("/work", "/work/app", "/tmp", "/home/u"):
+        likes[where.now] = made.judge(SHELL, {"command": "pytest"}).like
+    assert likes["/work"] == likes["/work/app"] != ""
+    assert likes["/tmp"] == likes["/home/u"] == ""
 
 
 async def test_a_pattern_that_the_user_wrote_at_the_question_holds_there_too():

@@ -193,22 +193,69 @@ async def test_a_secret_is_asked_about_each_time_unless_the_configuration_names_
 @pytest.mark.parametrize(
     "command",
     [
-        "python x.py",
+        "python",
+        "python -",
+        "python -c x",
+        "bash -x a.sh",
+        "node -e x",
+        "python3 ../x.py",
+        "python3 /tmp/x.py",
+        "make -f /tmp/m",
+        "make DIR=/etc",
+        "/usr/local/bin/x",
+        "../x",
         "sudo ls",
         "git push",
         "rm x",
         "env X=1 y",
         "bash -c ls",
         "git -C x status",
-        "./x",
-        "make",
         "a | b",
+        "make; make",
+        "curl x",
+        "find . -delete",
+        "xargs make",
+        "mv a b",
+        "make $X",
+        "sed -i s/a/b/ *.py",
     ],
 )
 async def test_no_lasting_rule_is_offered_for_what_could_then_do_anything(command):
     ask = answering(Choice.NO)
     await decide(policy_gate(exec="ask"), SHELL, ask, command=command)
     assert all(question.always == "" for question in ask.asked)
+
+
+@pytest.mark.parametrize(
+    ("command", "rule"),
+    [
+        ("make test", "make test"),
+        ("make", "make"),
+        ("python3 -m unittest", "python3 -m unittest"),
+        ("python x.py", "python x.py"),
+        ("./configure --prefix=out", "./configure --prefix=out"),
+        ("sed -i s/a/b/ f.py", "sed -i s/a/b/ f.py"),
+        ("sed -i 's/a b/c d/' f.py", "sed -i 's/a b/c d/' f.py"),
+        ("git commit -m 'it works'", "git commit -m 'it works'"),
+        ("cargo run --release", "cargo run --release"),
+    ],
+)
+async def test_a_command_that_runs_what_the_project_says_may_be_allowed_exactly_as_it_is_written(command, rule):
+    gate = policy_gate(exec="ask")
+    ask = answering(Choice.ALWAYS)
+    assert (await decide(gate, SHELL, ask, command=command)).verdict is ALLOW
+    assert ask.asked[0].always == f"always {rule}"
+    assert run(gate, command).verdict is ALLOW
+    for other in (f"{command} x", f"{command} && make x", f"{command} > out", f"sudo {command}"):
+        assert run(gate, other).verdict is ASK
+
+
+async def test_a_rule_with_quotes_covers_the_words_and_not_what_they_would_mean_unquoted():
+    gate = policy_gate(exec="ask")
+    await decide(gate, SHELL, answering(Choice.ALWAYS), command="sed -i 's/*.py/x y/' f")
+    assert run(gate, 'sed -i "s/*.py/x y/" f').verdict is ALLOW
+    for other in ("sed -i s/*.py/x y/ f", "sed -i 's/*.py/x' 'y/' f", "sed -i 's/*.py/x y/' *"):
+        assert run(gate, other).verdict is ASK
 
 
 async def test_an_edited_command_is_what_runs_and_a_denied_one_is_not():
@@ -399,7 +446,8 @@ async def test_yes_for_the_turn_covers_like_commands_not_what_is_destructive_or_
         ask = answering(Choice.NO)
         await decide(gate, SHELL, ask, command=command)
         asked[command] = ask.asked[0].like
-    assert asked == {"npm test": "always npm test", "rm -rf src": "", "git fetch": ""}
+    inside = "all commands like this that stay in the project"
+    assert asked == {"npm test": inside, "rm -rf src": "", "git fetch": ""}
 
 
 async def test_always_is_not_offered_where_it_could_not_win_and_is_kept_before_it_counts():

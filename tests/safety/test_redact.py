@@ -50,6 +50,51 @@ def test_common_key_formats_are_known_by_their_looks(name):
     assert redacted.startswith("before ") and redacted.endswith(" after")
 
 
+ASSIGNED = [
+    "password=hunter2",
+    "DB_PASSWORD=hunter2",
+    'password = "hunter2"',
+    "password: hunter2",
+    '{"password": "hunter2"}',
+    '{"a": "{\\"api_key\\":\\"hunter2\\"}"}',
+    "--password=hunter2 --host=x",
+    "client_secret='hunter2'",
+    "passwd=hunter2;",
+]
+CODE = [
+    "password = getpass()",
+    "password=getpass2()",
+    "password = os.environ2['X1']",
+    "password: str = ''",
+    "password=None",
+    "self.password = password",
+    "password=${DB_PASS1}",
+    "password=<password1>",
+    "the password is hunter2 or not",
+    "if password == other2value:",
+    "max_tokens=100000",
+    '{"nextPageToken": "CAUQAA12"}',
+    "secret: 12345678",
+    "password=",
+    "secret sauce: 1000island",
+    "password_hash2=x",
+    "passwords=hunter2x",
+]
+
+
+@pytest.mark.parametrize("text", ASSIGNED)
+def test_what_is_assigned_to_a_secrets_name_is_redacted_and_nothing_else(text):
+    assert Redactor().text(text) == text.replace("hunter2", MARK)
+    start = text.index("hunter2")
+    for cut in range(start, start + len("hunter2") + 1):  # a stream holds back a value that may go on
+        assert cut - Redactor().open_chars(text[:cut]) < start
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_prose_and_code_about_passwords_are_left_alone(text):
+    assert Redactor().text(text) is text
+
+
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_left_alone(text):
     assert Redactor().text(text) is text

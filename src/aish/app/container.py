@@ -300,7 +300,7 @@ class Container:
         where = self._commands.where_in
         return make_gate(
             self.config, self.launch_context.env, self.shell_context, where, self._confines_tenants,
-            self._commands.search_path,
+            self._commands.search_path, self.containment,
         )  # fmt: skip
 
     async def _background(self, request: TurnRequest) -> Background:

@@ -6,6 +6,7 @@ if there is one. They do not get variables that hold secrets, unless the configu
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -26,6 +27,7 @@ from aish.safety.policy.always_rules import narrow_rule
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.rules import Rule, example_errors
 from aish.safety.policy.secret_names import SecretNames
+from aish.safety.policy.visible_losses import NO_SANDBOX_STATE, SandboxState
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.tools.real_paths import RealPaths
 from aish.types.decisions import Verdict
@@ -47,6 +49,7 @@ def make_gate(
     where: Callable[[str], str],
     confines_tenants: Callable[[], bool],
     search_path: Callable[[], str] = lambda: "",
+    sandbox: SandboxState = NO_SANDBOX_STATE,
 ) -> PolicyGate:
     """`where` gives the directory in which the next command of a turn runs."""
     approvals = approvals_file(env)
@@ -60,7 +63,16 @@ def make_gate(
         real_paths=disk,
         find_own_program=disk.find_own_program,
         confines_tenants=confines_tenants,
+        mode=config.gate.mode,
+        sandbox=sandbox,
+        count_loss=_count_loss,
     )
+
+
+async def _count_loss(paths: Sequence[str]) -> str:
+    from aish.tools.loss_count import count_loss
+
+    return await asyncio.to_thread(count_loss, paths)
 
 
 def make_rules(config: Config) -> list[Rule]:

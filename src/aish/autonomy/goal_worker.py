@@ -264,6 +264,7 @@ class GoalWorker:
             limits=limits,
             owner=state.owner,
             payer=state.payer,
+            mode=state.mode,
         )
 
     def _ask_about(self) -> tuple[str, ...]:
@@ -313,6 +314,7 @@ class GoalWorker:
             ask_about=self._ask_about(),
             wall_s=self._left_s(),
             owner=self._state.owner,
+            mode=self._state.mode,
         )
         if self._stop:
             return None

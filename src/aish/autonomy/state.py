@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from aish.types.decisions import Mode
 from aish.types.events import Event, ToolResult
 from aish.types.requests import TurnLimits
 from aish.types.runs import Halt, HaltAnswer
@@ -24,6 +25,7 @@ class GoalState(msgspec.Struct, frozen=True, omit_defaults=True):
     may_fall_back: bool = True
     owner: str = ""
     payer: KeyBudget | None = None
+    mode: Mode = Mode.AUTO
     system: str = ""
     max_steps: int = 16
     max_cost: float | None = None

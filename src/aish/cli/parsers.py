@@ -79,6 +79,9 @@ def _ask_parser(prog: str) -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print every event as one line of JSON")
     parser.add_argument("--continue", "-c", dest="resume", action="store_true", help="go on with the latest session")
     parser.add_argument("--session", default="", metavar="ID", help="go on with this session")
+    parser.add_argument(
+        "--mode", choices=("ask", "edits", "auto", "plan"), help="how much runs without a question (gate.mode)"
+    )
     parser.add_argument("--max-steps", type=int, metavar="N", help="model calls allowed in this turn")
     _add_endpoint(parser)
     parser.add_argument("--sample", action="store_true", help=argparse.SUPPRESS)

@@ -16,6 +16,7 @@ from aish.engine.model.side_call import SideCalls
 from aish.ports import Ask, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import ContextRules, ContextView
+from aish.types.decisions import Mode
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.messages import Message, ToolCall
@@ -135,12 +136,13 @@ class Engine:
         ask_about: Sequence[str] = (),
         wall_s: float | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> ToolResult:
         """Makes one call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` gets the lines that the tool shows while it runs. Cancelling stops the tool. The call belongs to no
         session, and nothing of it is stored. `ask_about` are globs of tools that are asked about even where the gate
-        allows them. `owner` is the key whose rules apply: see EffectRequest.
+        allows them. `owner` is the key whose rules apply, `mode` the mode: see EffectRequest.
         """
         from aish.engine.tools.direct_call import call_tool
 
@@ -148,6 +150,7 @@ class Engine:
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
             globs=tools, ask=ask, on_status=on_status, journal=journal, ask_about=ask_about, owner=owner,
+            mode=mode,
         )  # fmt: skip
 
     def redact(self, text: str) -> str:

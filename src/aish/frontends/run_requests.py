@@ -12,6 +12,7 @@ from aish.autonomy.state import GoalState
 from aish.config.schema.config import Config, PlannerConfig
 from aish.errors import UsageError
 from aish.frontends.terminal import visible
+from aish.types.decisions import Mode
 from aish.types.runs import Plan, Planning, RunRecord, StepRecord
 from aish.types.usage import KeyBudget
 
@@ -33,8 +34,10 @@ def make_goal_state(
     may_fall_back: bool = True,
     owner: str = "",
     payer: KeyBudget | None = None,
+    mode: Mode = Mode.AUTO,
 ) -> bytes:
-    """The first state of work towards a goal, encoded. What is not given comes from the configuration."""
+    """The first state of work towards a goal, encoded. What is not given comes from the configuration. Autonomous work
+    is for what needs no question, so its mode is `auto`, unless its owner may not go so far."""
     norris = config.norris
     state = GoalState(
         model=model or norris.executor,
@@ -50,6 +53,7 @@ def make_goal_state(
         may_fall_back=may_fall_back,
         owner=owner,
         payer=payer,
+        mode=mode,
     )
     return msgspec.json.encode(state)
 

@@ -94,6 +94,14 @@ class Output:
         self._err.write(f"{line}\n")
         self._err.flush()
 
+    def alarm(self, text: str) -> None:
+        """Writes a line that must not be missed: red, or bold on a terminal without colours."""
+        self.end_line()
+        style = "1;31" if self._color else "1" if self._err.isatty() else ""
+        shown = visible(text)
+        self._err.write(f"\x1b[{style}m{shown}\x1b[0m\n" if style else f"{shown}\n")
+        self._err.flush()
+
     def clear_screen(self) -> None:
         if self._live:
             self._err.write("\x1b[2J\x1b[H")

@@ -16,7 +16,9 @@ from aish.engine.turn.turn_limits import Budget
 from aish.errors import AishError
 from aish.planner.references import BadReference, fill_in, references
 from aish.planner.writer import PlanWriter
+from aish.ports import Ask
 from aish.runs.journal import Journal
+from aish.types.decisions import YES_CHOICES, Choice, Question, QuestionKind
 from aish.types.events import (
     ArgumentsDelta,
     Event,
@@ -35,7 +37,8 @@ from aish.types.messages import TextPart, ToolCall, text_of
 from aish.types.runs import Plan, Planning, PlanStep
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 
-_MAX_ERROR_CHARS = 500
+_MAX_ERROR_LINES = 10
+_MAX_LINE_CHARS = 240
 
 
 class StepRunner:
@@ -62,8 +65,16 @@ class Planner:
     """`is_done`: every step is completed, and only the answer is left."""
 
     def __init__(
-        self, writer: PlanWriter, planning: Planning, tools: Mapping[str, ToolSpec], journal: Journal | None, save: Save
+        self,
+        writer: PlanWriter,
+        planning: Planning,
+        tools: Mapping[str, ToolSpec],
+        journal: Journal | None,
+        save: Save,
+        ask: Ask | None = None,
     ) -> None:
+        """`ask` puts each plan to the user before it is followed, if the planning says so."""
+        self._ask = ask if planning.confirm else None
         self._writer = writer
         self._planning = planning
         self._tools = tools
@@ -74,6 +85,7 @@ class Planner:
         self._failed: list[Plan] = []  # the remaining steps of plans that failed
         self._error = ""
         self.is_done = False
+        self.is_refused = False
 
     async def work(
         self, question: str, factory: EventFactory, dispatcher: Dispatcher, budget: Budget
@@ -94,6 +106,11 @@ class Planner:
                 yield [runner.emit(PlanAccepted(msgspec.to_builtins(plan)), "")]
             if plan is None:
                 return
+            plan = await self._confirm(plan, runner.budget)
+            if plan is None:
+                self.is_refused = True
+                yield [runner.emit(Status("the plan was not approved, and nothing of it was done"), "")]
+                return
             await self._save(Plan((*self._completed, *plan.steps)))
             async with aclosing(self._follow(plan, runner)) as batches:
                 async for events in batches:
@@ -103,6 +120,24 @@ class Planner:
             self._failed.append(Plan(tuple(step for step in plan.steps if step.id not in self._results)))
             after = "planning the rest anew" if left else "going on without a plan"
             yield [runner.emit(Status(f"the plan failed: {self._error}; {after}"), "")]
+
+    async def _confirm(self, plan: Plan, budget: Budget) -> Plan | None:
+        """The plan as the user approves it; None if not. A plan that the user has changed must hold like a new one."""
+        if self._ask is None:
+            return plan
+        while True:
+            shown = msgspec.to_builtins(plan)
+            question = Question(new_id("call"), QuestionKind.PLAN, "plan", "plan", shown, "the plan is written")
+            with budget.pause():
+                answer = await self._ask(question)
+            if answer.choice is not Choice.EDIT:
+                return plan if answer.choice in YES_CHOICES else None
+            try:
+                plan = msgspec.convert(answer.arguments, Plan)
+            except msgspec.ValidationError:
+                return None
+            if not self._writer.check(plan, results=self._results, calls_left=_calls_left(budget)):
+                return plan
 
     async def _write(self, question: str, runner: StepRunner) -> AsyncGenerator[list[Event], None]:
         budget = runner.budget
@@ -195,7 +230,14 @@ class Planner:
         return runner.emit(PlanStepFinished(step.id, result.status), event.call)
 
     def _fail(self, step: PlanStep, why: str) -> None:
-        self._error = self._error or f"step {step.id} ({step.tool}): {' '.join(why.split())[:_MAX_ERROR_CHARS]}"
+        self._error = self._error or f"step {step.id} ({step.tool}):\n{_cut_error(why)}"
+
+
+def _cut_error(text: str) -> str:
+    """The last lines, where errors stand, each cut to what fits a few rows of a terminal."""
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    left_out = ["  …"] if len(lines) > _MAX_ERROR_LINES else []
+    return "\n".join([*left_out, *(f"  {line[:_MAX_LINE_CHARS]}" for line in lines[-_MAX_ERROR_LINES:])])
 
 
 def _announce(step: PlanStep, call: ToolCall, index: int, runner: StepRunner) -> list[Event]:

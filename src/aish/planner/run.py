@@ -10,6 +10,7 @@ import msgspec
 from aish.errors import UsageError
 from aish.runs.ownership import OwnedRun, RunKeeper
 from aish.safety.redaction.redactor import MARK
+from aish.types.decisions import Mode
 from aish.types.events import LIMIT_ENDS, TurnEnd
 from aish.types.messages import UserMessage, user
 from aish.types.requests import TurnRequest
@@ -30,6 +31,7 @@ class PlanBody(msgspec.Struct, frozen=True, omit_defaults=True):
     may_fall_back: bool = True
     owner: str = ""
     payer: KeyBudget | None = None
+    mode: Mode | None = None
 
 
 class PlanRun:
@@ -62,6 +64,7 @@ async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> Asy
         may_fall_back=request.may_fall_back,
         owner=request.owner,
         payer=request.payer,
+        mode=request.mode,
     )
     async with keeper.start(RunKind.PLAN, body.question[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
         yield PlanRun(run, body)
@@ -93,6 +96,7 @@ def resume_request(body: PlanBody, run: str, session: str) -> TurnRequest:
         run=run,
         owner=body.owner,
         payer=body.payer,
+        mode=body.mode,
     )
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -342,3 +342,8 @@ def run_quickly(argv: Sequence[str], stdin: str, *, timeout_s: float) -> str | N
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stderr.decode("utf-8", "replace")
+
+
+def run_in_foreground(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Runs a program that the user ends, such as an editor, on the user's terminal. Returns its status. Blocks."""
+    return subprocess.run(argv, env=dict(env), check=False).returncode

@@ -15,6 +15,16 @@ class Verdict(StrEnum):
     DENY = "deny"
 
 
+class Mode(StrEnum):
+    """How much runs without a question. Rules of the user come before it, and what the gate insists on is always
+    asked."""
+
+    ASK = "ask"  # only what is proved to read
+    EDITS = "edits"  # and edits of files in the workspace that can be undone
+    AUTO = "auto"  # and commands that the sandbox holds and that lose nothing
+    PLAN = "plan"  # nothing but reads: the model writes a plan
+
+
 # The rule of a command line that may run because it is proved to change nothing.
 PROVED_RULE = "proved read-only"
 
@@ -34,7 +44,8 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 class EffectRequest(msgspec.Struct, frozen=True):
     """One effect, prepared in full: exactly these arguments run if the gate allows them.
 
-    `owner` is the key of the tenant it is for, "" for the local user and for administrators.
+    `owner` is the key of the tenant it is for, "" for the local user and for administrators. `mode` None: the gate's
+    own.
     """
 
     call: str
@@ -42,21 +53,43 @@ class EffectRequest(msgspec.Struct, frozen=True):
     arguments: Arguments
     owner: str = ""
     turn: str = ""  # the directory of a tool may depend on earlier calls of the turn
+    session: str = ""  # what a yes for the session counts for, "" if there is none
+    mode: Mode | None = None
 
 
 class QuestionKind(StrEnum):
     EFFECT = "effect"  # may this run?
     REPEAT = "repeat"  # the model keeps making the same call: go on?
+    PLAN = "plan"  # a plan is written: shall it be followed?
+
+
+class Danger(StrEnum):
+    """How much a call can lose."""
+
+    NONE = ""
+    DESTRUCTIVE = "destructive"
+    CATASTROPHE = "catastrophe"  # the answer must spell out "yes"
+
+
+class StepCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another call of the same step that one answer may cover."""
+
+    call: str
+    tool: str
+    arguments: Arguments
+    preview: str = ""
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """A question of the gate to the user.
 
     `insist`: a blanket yes does not cover it. `always` is the rule that the answer "always" would add, "" if none.
-    `like` names the calls that a yes for the rest of the turn covers, "" if only this one. `preview` shows what would
-    change, as a unified diff for files; "" if that is unknown. `rule` names what asks, as in a Decision. `schema` is
-    what edited arguments must fit; it is sent with the question, and not recorded. `owner` is the key that a lasting
-    yes counts for, "" for all; an administrator's counts for all.
+    `like` says in words which calls a yes for the turn or the session covers, "" if only this one. `others` are the
+    other calls of this step that are like it; a yes may cover them, too. `preview` shows what would change, as a
+    unified diff for files; "" if that is unknown. `danger` says how much may be lost, `loss` what, as counted on the
+    disk. `rule` names what asks, as in a Decision. `schema` is what edited arguments must fit; it is sent with the
+    question, and not recorded. `owner` is the key that a lasting yes counts for, "" for all; an administrator's counts
+    for all.
     """
 
     call: str
@@ -74,15 +107,25 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     schema: JsonSchema = {}
     owner: str = ""
     turn: str = ""  # the turn of the call; not recorded
+    danger: Danger = Danger.NONE
+    loss: str = ""
+    others: tuple[StepCall, ...] = ()
+    mode: Mode = Mode.ASK  # the mode in which it is asked
 
 
 class Choice(StrEnum):
     YES = "yes"
     NO = "no"
+    STEP = "step"  # yes, and for the other calls of the step that were listed
     TURN = "turn"  # yes, and for every similar call in the rest of this turn
+    SESSION = "session"  # yes, and for every similar call in this session, until aish ends
     ALWAYS = "always"  # yes, and by the rule that was shown from now on
     EDIT = "edit"  # yes, but with these arguments instead
     LATER = "later"  # not in this turn: it ends, and the answer begins another
+
+
+# The answers that let the call run as it is.
+YES_CHOICES = frozenset({Choice.YES, Choice.STEP, Choice.TURN, Choice.SESSION})
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from aish.types.decisions import Answer
+from aish.types.decisions import Answer, Mode
 from aish.types.messages import Message
 from aish.types.runs import Planning
 from aish.types.tools import ToolSpec
@@ -116,7 +116,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work; `run` is
     the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
     `traceparent` is the caller's W3C trace context, "" if there is none.
-    `owner` is the key of a tenant, "" for the local user and for administrators.
+    `owner` is the key of a tenant, "" for the local user and for administrators. `mode` None: that of the
+    configuration.
     """
 
     input: tuple[Message, ...]
@@ -152,6 +153,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     stream: bool = True
     traceparent: str = ""
     owner: str = ""
+    mode: Mode | None = None
 
     @property
     def is_autonomous(self) -> bool:

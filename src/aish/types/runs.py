@@ -39,6 +39,7 @@ class Planning(msgspec.Struct, frozen=True):
     max_rewrites: int = 2
     max_replans: int = 1
     plan: Plan | None = None
+    confirm: bool = False  # the user is asked before the plan is followed
 
 
 class RunKind(StrEnum):

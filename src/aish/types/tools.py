@@ -32,7 +32,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     `paths` are the arguments that name files, at any depth; none means that this is unknown. `beyond`: it may touch
     other files than these. `output_schema` describes its structured results. `hints` are what a foreign server says of
-    the tool; None for a tool that comes from no server.
+    the tool; None for a tool that comes from no server. `undoable`: it changes only files of the workspace, and `:undo`
+    takes that back; no server can say so of its tools.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
     beyond: bool = False
     output_schema: JsonSchema | None = None
     hints: JsonObject | None = None
+    undoable: bool = False
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from aish.errors import ConfigError, ToolError
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.shell import BoundedOutput
 from aish.types.chunks import StepEnd, StepFinished
-from aish.types.decisions import Answer, Choice, Decision, QuestionKind, Verdict
+from aish.types.decisions import Answer, Choice, Decision, Mode, QuestionKind, Verdict
 from aish.types.events import DecisionAsked, DecisionMade, Status, TextDelta, TurnEnd
 from aish.types.messages import AssistantMessage, ImagePart, TextPart, ToolMessage, text_of
 from aish.types.requests import ToolChoice
@@ -326,7 +326,7 @@ async def breaks():
 
 @pytest.mark.parametrize(
     ("shown", "seen"),
-    [(diff, "--- a/x\n+++ b/x\n"), (fails, "it cannot be done as things are: x is gone"), (breaks, "")],
+    [(diff, "--- a/x\n+++ b/x\n"), (breaks, "")],
 )
 async def test_the_question_shows_what_would_change_where_the_tools_can_tell(shown, seen):
     ask = answering(Choice.YES)
@@ -340,6 +340,88 @@ async def test_the_question_shows_what_would_change_where_the_tools_can_tell(sho
     assert [name for name, _, _ in tools.previewed] == ["t__w"]  # not what is not asked about
     assert tools.previewed[0][1] == {"path": "x"}
     assert results(events)[1].status is ResultStatus.OK
+
+
+async def test_a_call_that_cannot_be_done_is_not_asked_about_and_the_model_learns_why_at_once():
+    ask = answering()
+    tools = Previews(fails).add("t__w", effect=Effect.WRITE)
+    result, events = await one_result([call("t__w", '{"path": "x"}')], tools, ask=ask)
+    assert result.status is ResultStatus.TOOL_ERROR and text_of(result.parts) == "x is gone"
+    assert ask.asked == [] and tools.calls == [] and not bodies(events, DecisionAsked)
+
+
+STEP = [call("t__w", f'{{"path": "{name}"}}', index=index, id=name) for index, name in enumerate("abc")]
+
+
+async def test_calls_of_one_kind_in_a_step_are_asked_about_in_one_question():
+    ask = answering(Choice.STEP)
+    tools = Previews(diff).add("t__w", effect=Effect.WRITE)
+    events = await Bench(STEP, DONE, tools=tools, redactor=Redactor(["sk-live-0123456789abcdefghijkl"])).run(ask=ask)
+    (question,) = ask.asked
+    assert [(other.call, other.arguments) for other in question.others] == [("b", {"path": "b"}), ("c", {"path": "c"})]
+    assert all(other.preview.startswith("--- a/x") and "sk-live" not in other.preview for other in question.others)
+    assert [result.status for result in results(events)] == [ResultStatus.OK] * 3
+
+
+async def test_a_plain_yes_covers_only_the_first_of_them_and_the_others_are_asked_one_by_one():
+    ask = answering(Choice.YES, Choice.NO, Choice.YES)
+    events = await Bench(STEP, DONE, tools=Tools().add("t__w", effect=Effect.WRITE)).run(ask=ask)
+    assert [len(question.others) for question in ask.asked] == [2, 1, 0]
+    statuses = [result.status for result in results(events)]
+    assert statuses == [ResultStatus.OK, ResultStatus.REFUSED, ResultStatus.OK]
+
+
+async def test_a_yes_to_all_of_a_step_does_not_cover_the_next_step():
+    ask = answering(Choice.STEP, Choice.NO)
+    again = [call("t__w", '{"path": "b"}', id="b")]
+    events = await Bench(STEP, again, DONE, tools=Tools().add("t__w", effect=Effect.WRITE)).run(ask=ask)
+    assert [result.status for result in results(events)] == [ResultStatus.OK] * 3 + [ResultStatus.REFUSED]
+
+
+async def test_a_second_call_for_the_same_file_is_not_shown_before_the_first_has_changed_it():
+    ask = answering(Choice.STEP, Choice.YES)
+    step = [call("t__w", '{"path": "a"}', index=index, id=f"c{index}") for index in range(2)]
+    await Bench(step, DONE, tools=Tools().add("t__w", effect=Effect.WRITE)).run(ask=ask)
+    assert [question.others for question in ask.asked] == [(), ()]
+
+
+async def test_calls_of_other_kinds_are_asked_about_by_themselves():
+    ask = answering(Choice.STEP, Choice.NO)
+    step = [call("t__w", '{"path": "a"}', id="a"), call("t__v", '{"path": "b"}', index=1, id="b")]
+    tools = Tools().add("t__w", effect=Effect.WRITE).add("t__v", effect=Effect.WRITE)
+    await Bench(step, DONE, tools=tools).run(ask=ask)
+    assert [question.others for question in ask.asked] == [(), ()]
+
+
+async def test_the_mode_of_the_request_decides_and_the_question_names_it():
+    tools = Tools().add("ide__edit", effect=Effect.WRITE, undoable=True).add("t__w", effect=Effect.WRITE)
+    step = [call("ide__edit", '{"path": "a"}', id="a"), call("t__w", "{}", index=1, id="b")]
+    ask = answering(Choice.NO)
+    events = await Bench(step, DONE, tools=tools).run(ask=ask, mode=Mode.EDITS)
+    assert [result.status for result in results(events)] == [ResultStatus.OK, ResultStatus.REFUSED]
+    assert [(question.tool, question.mode) for question in ask.asked] == [("t__w", Mode.EDITS)]
+
+
+async def test_the_same_call_after_a_change_is_no_repetition_but_the_same_change_again_is():
+    tools = Tools().add("t__w", effect=Effect.WRITE).add("t__test", effect=Effect.EXEC)
+    steps = [[call("t__w", f'{{"n": {number}}}')] for number in range(5)]
+    cycle = [step for change in steps for step in (change, [call("t__test")])]
+    ask = answering(*[Choice.YES] * 12)
+    events = await Bench(*cycle, DONE, tools=tools).run(ask=ask, limits={"max_steps": 20})
+    assert len(results(events)) == 10 and {question.kind for question in ask.asked} == {QuestionKind.EFFECT}
+    ask = answering(*[Choice.YES] * 3, Choice.NO)
+    same = [[call("t__w", '{"n": 1}')]] * 3
+    await Bench(*same, DONE, tools=tools).run(ask=ask)
+    assert QuestionKind.REPEAT in [question.kind for question in ask.asked]
+
+
+async def test_yes_for_the_session_holds_in_its_next_turn():
+    ask = answering(Choice.SESSION)
+    tools = Tools().add("t__w", effect=Effect.WRITE)
+    bench = Bench([call("t__w")], DONE, [call("t__w")], DONE, tools=tools)
+    first = await bench.run(ask=ask)
+    second = await bench.run(ask=ask, session=first[0].session)
+    assert results(second)[0].status is ResultStatus.OK and len(ask.asked) == 1
 
 
 async def test_yes_for_this_turn_is_asked_once_and_forgotten_after_it():

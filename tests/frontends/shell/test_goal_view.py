@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +20,7 @@ from aish.frontends.shell.render.event_printer import EventPrinter
 from aish.frontends.signals import INTERRUPTED
 from aish.frontends.terminal import Output
 from aish.ports import CallContext
-from aish.types.decisions import Question, QuestionKind
+from aish.types.decisions import Danger, Question, QuestionKind
 from aish.types.events import TextDelta
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunState
 from aish.types.tools import Arguments, Effect, ToolOutput
@@ -36,10 +40,10 @@ def question(tool: str = "files__write", preview: str = "", **arguments: Any) ->
     return Question("call_1", QuestionKind.EFFECT, tool, "write", arguments, "it can change things", preview=preview)
 
 
-async def answered(halt: Halt, *lines: str | None) -> tuple[HaltAnswer, str]:
+async def answered(halt: Halt, *lines: str | None, env: Mapping[str, str] | None = None) -> tuple[HaltAnswer, str]:
     shown = io.StringIO()
     output = Output(shown, shown, color=False)
-    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed(*lines))
+    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed(*lines), env or {})
     return await watcher.decide(halt), shown.getvalue()
 
 
@@ -72,10 +76,26 @@ async def test_the_arguments_are_shown_beside_a_preview_that_is_no_diff() -> Non
     assert "secret.txt" in shown and "it cannot be done" in shown
 
 
-async def test_edited_arguments_are_taken_and_bad_json_is_asked_again() -> None:
-    answer, shown = await answered(EFFECT, "e", "not json", "e", '{"path": "b.txt"}')
+async def test_edited_arguments_are_taken_and_bad_json_is_asked_again(tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    given = tmp_path / "given"
+    given.write_text("not json")
+    better = f"echo '{json.dumps({'path': 'b.txt'})}' > {given}"
+    editor.write_text(f'#!/bin/sh\ncp {given} "$1"\n{better}\n')
+    editor.chmod(0o755)
+    answer, shown = await answered(EFFECT, "e", "e", env={"EDITOR": str(editor), "PATH": os.environ["PATH"]})
     assert answer == HaltAnswer(HaltChoice.EDIT, arguments={"path": "b.txt"})
     assert "that is not JSON" in shown
+
+
+async def test_a_catastrophe_goes_on_only_with_the_word() -> None:
+    halt = Halt(
+        HaltKind.EFFECT,
+        "it removes all",
+        msgspec.structs.replace(question(command="rm -rf ~"), danger=Danger.CATASTROPHE),
+    )
+    assert (await answered(halt, "p", "y", "p", "yes"))[0].choice is HaltChoice.PROCEED
+    assert (await answered(halt, "p", "y", "s"))[0].choice is HaltChoice.SKIP
 
 
 async def test_where_there_is_no_call_there_is_nothing_to_skip_or_edit() -> None:
@@ -101,7 +121,7 @@ async def test_work_that_is_stopped_in_the_middle_stands_halted_and_can_be_gone_
     bench = Bench([TextDelta("CMD: make")], [TextDelta("GOAL: complete")], tools=tools)
     shown = io.StringIO()
     output = Output(shown, shown, color=False)
-    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed("p"))
+    watcher = TerminalWatcher(output, lambda: EventPrinter(output), Typed("p"), {})
     body = msgspec.json.encode(GoalState(model="scripted:model"))
     async with asyncio.timeout(20):
         working = asyncio.create_task(

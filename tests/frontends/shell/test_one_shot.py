@@ -37,7 +37,7 @@ def small(monkeypatch):
 
 
 def asked(question):
-    unsaid = {"model": "", "session": "", "resume": False, "system": "", "tools": None, "max_steps": None}
+    unsaid = {"model": "", "session": "", "resume": False, "system": "", "tools": None, "mode": None, "max_steps": None}
     return argparse.Namespace(question=[question], sample=False, json=False, yes=False, **unsaid)
 
 

@@ -20,6 +20,7 @@ from aish.frontends.shell.prompt.routing import Destination
 from aish.frontends.shell.prompt.template import find_branch, prompt_fragments, shorten_path
 from aish.frontends.terminal import Output
 from aish.tool_calls.detect.proposals import MAX_PROPOSALS, proposals
+from aish.types.decisions import Mode
 from aish.types.live_shell import RunResult, WordKind
 from aish.types.usage import Usage
 
@@ -133,8 +134,9 @@ def test_every_command_of_the_table_leads_to_a_function() -> None:
 
 def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
     shell = SimpleNamespace(
-        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
-    )
+        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]",
+        mode=Mode.PLAN,
+    )  # fmt: skip
     for field in PROMPT_FIELDS:
         shown = prompt_fragments(shell, f"<{{{field}}}>", Destination.SHELL, plain=True)
         assert "{" not in "".join(text for _, text in shown)
@@ -153,7 +155,7 @@ async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
         runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
         live=SimpleNamespace(resolve=resolve, editing="emacs"),
         model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
-        start_loading=lambda: None,
+        start_loading=lambda: None, mode=Mode.ASK, cycle_mode=lambda: None,
     )  # fmt: skip
     with create_pipe_input() as keys, create_app_session(input=keys):
         prompt = LineEditor(shell, None, plain=True)

@@ -24,6 +24,7 @@ from aish.config.schema.values import (
     Variable,
 )
 from aish.errors import ConfigError
+from aish.types.decisions import Mode
 from aish.types.requests import Knobs, Sampling, ToolMode, TurnLimits
 
 ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
@@ -351,6 +352,12 @@ class ServeConfig(Section, frozen=True, forbid_unknown_fields=True):
         Literal["wait", "deny"],
         Meta(description="A call that needs consent waits to be answered at `/v1/approvals`, or is refused at once."),
     ] = "wait"
+    max_mode: Annotated[
+        Mode,
+        Meta(
+            description="How far the `mode` of a request may go whose key is not an administrator's; see `gate.mode`."
+        ),
+    ] = Mode.ASK
     approval_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that such a call waits before it is refused.")
     ] = 120.0

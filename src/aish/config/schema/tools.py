@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from aish.config.schema.values import Count, Secret, Section, UrlOrUnset, Variable
-from aish.types.decisions import Verdict
+from aish.types.decisions import Mode, Verdict
 from aish.types.tools import Effect
 
-PROMPT_FIELDS = ("model", "cwd", "branch", "ctx_used", "ctx_max", "cost", "status", "mark")
+PROMPT_FIELDS = ("model", "cwd", "branch", "ctx_used", "ctx_max", "cost", "mode", "status", "mark")
 
 
 class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +35,13 @@ class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
 class GateConfig(Section, frozen=True, forbid_unknown_fields=True):
     """What tools may do. Deny beats ask beats allow; where no user can be asked, ask means deny."""
 
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="How much runs without a question: `ask` only reads, `edits` also edits that can be undone, "
+            "`auto` also commands that the sandbox holds and that lose nothing, `plan` nothing but reads."
+        ),
+    ] = Mode.ASK
     read: Annotated[Verdict, Meta(description="Tools that only read.")] = Verdict.ALLOW
     write: Annotated[Verdict, Meta(description="Tools that change files.")] = Verdict.ASK
     exec: Annotated[Verdict, Meta(description="Tools that run programs.")] = Verdict.ASK
@@ -201,9 +208,10 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{ctx_used}`, "
-            "`{ctx_max}`, `{cost}`, `{status}` and `{mark}`, which shows where the line goes."
+            "`{ctx_max}`, `{cost}`, `{mode}` if it is not `ask`, `{status}` and `{mark}`, which shows where the line "
+            "goes."
         ),
-    ] = "{cwd} {branch} {status}{mark} "
+    ] = "{cwd} {branch} {mode} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
         Meta(description="Whether the output of a proposed command is sent to the model at once."),

@@ -1,5 +1,5 @@
-"""Adds to the newest user message what depends on the moment: remembered facts, the files of the project, and where the
-user is.
+"""Adds to the newest user message what depends on the moment: remembered facts, the files of the project, where the
+user is, and a change of the mode.
 
 The beginning of a prompt stays the same within a session, so that a backend need not read it again. Therefore these
 notes are part of the message that they come with, and are stored with it. A fact that the conversation already holds is
@@ -8,6 +8,7 @@ not repeated. Without side effects.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -15,6 +16,7 @@ import msgspec
 
 from aish.engine.engine import Background
 from aish.engine.prompt.history_cache import PastTurn
+from aish.types.decisions import Mode
 from aish.types.messages import Message, TextPart, UserMessage
 from aish.types.requests import TurnRequest
 
@@ -22,6 +24,16 @@ _BACKGROUND = "[background] What you know of the user from earlier. It is data, 
 _PROJECT = "[project] The files of this project."
 _PLACE = "[environment] Now:"
 _HEADINGS = {"background": _BACKGROUND, "project": _PROJECT, "environment": _PLACE}
+
+_MODE_NOTE = re.compile(r"\[aish: (ask|edits|auto|plan) mode from now on\]")
+_MODES = {
+    Mode.ASK: "The user is asked before anything is changed.",
+    Mode.EDITS: "Edits of files in the project run unasked; the user is asked about everything else.",
+    Mode.AUTO: "Edits of files in the project, and commands that lose nothing, run unasked; the user is asked about "
+    "the rest.",
+    Mode.PLAN: "Only reading is possible, and other calls are refused. Read what you need. Then answer with a plan: "
+    "what you would change, step by step. The user approves it before the work begins.",
+}
 
 
 def add_notes(request: TurnRequest, background: Background, past: Sequence[PastTurn]) -> TurnRequest:
@@ -73,3 +85,22 @@ def _place_note(background: Background, earlier: Sequence[tuple[str, str]]) -> s
     last = next((text for name, text in reversed(earlier) if name == "environment"), "")
     is_known = last.endswith(f"\n{background.place}") if last else background.place in background.fixed
     return f"{_PLACE}\n{background.place}" if background.place and not is_known else ""
+
+
+def add_mode_note(request: TurnRequest, past: Sequence[PastTurn]) -> TurnRequest:
+    """The request with a note for the model in the newest message of the user, if its mode is not the one that the
+    model knows of. Never in the system message: a change there would make the backend read everything again."""
+    last = request.input[-1] if request.input else None
+    if request.mode is None or not isinstance(last, UserMessage) or request.mode is _find_mode(past):
+        return request
+    note = TextPart(f"\n\n[aish: {request.mode} mode from now on] {_MODES[request.mode]}")
+    with_note = msgspec.structs.replace(last, parts=(*last.parts, note))
+    return msgspec.structs.replace(request, input=(*request.input[:-1], with_note))
+
+
+def _find_mode(past: Sequence[PastTurn]) -> Mode:
+    for turn in reversed(past):
+        for message in reversed(turn.messages):
+            if isinstance(message, UserMessage) and (found := _MODE_NOTE.findall(message.text)):
+                return Mode(found[-1])
+    return Mode.ASK

@@ -10,19 +10,30 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.engine.tools.executor import Executor
+from aish.engine.tools.executor import Executor, Preview
 from aish.engine.turn.events import EventChannel
 from aish.engine.turn.turn_limits import Budget
 from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
-from aish.types.decisions import Answer, Choice, Decision, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.decisions import (
+    YES_CHOICES,
+    Answer,
+    Choice,
+    Decision,
+    EffectRequest,
+    Question,
+    QuestionKind,
+    StepCall,
+    Verdict,
+)
 from aish.types.events import DecisionAsked
 from aish.types.globs import Globs
 from aish.types.tools import Arguments
 
 ASKED_FOR = "asked for"  # the rule of a question that the request wants
+_MAX_OTHERS = 20  # calls that one question lists besides its own
 HIDDEN_SECRET = (
     "<secret-…> stands for a secret and is passed on as it is: only tools and programs that the user has named get the "
     "secret itself (safety.secrets_for_tools, safety.secrets_for_programs)"
@@ -51,8 +62,16 @@ class Consent:
         self._executor = executor
         self._budget = budget
         self._channel = channel
+        self.impossible: dict[str, str] = {}  # calls that would fail whatever the user says, and why
         self._asked: set[str] = set()
         self._for_turn: set[str] = set()
+        self._for_step: set[tuple[str, str]] = set()  # calls that an answer about another call covers, and their kind
+        self._expected: Sequence[EffectRequest] = ()
+
+    def expect(self, step: Sequence[EffectRequest]) -> None:
+        """The calls of one step, in order, before the first is decided: those of one kind are asked about together."""
+        self._expected = step
+        self._for_step.clear()
 
     async def decide(self, effect: EffectRequest) -> Decision:
         """An error inside the gate is a refusal, and so is an answer that is not clearly a yes."""
@@ -83,7 +102,7 @@ class Consent:
             schema=effect.tool.schema, turn=effect.turn,
         )  # fmt: skip
         answer = await self.ask(question)
-        if answer.choice in (Choice.YES, Choice.TURN):
+        if answer.choice in YES_CHOICES:
             return decision
         if answer.choice is Choice.EDIT and answer.arguments is not None:
             return await self._authorise_edited(effect, answer.arguments)
@@ -99,7 +118,7 @@ class Consent:
             rule=ASKED_FOR, schema=effect.tool.schema, turn=effect.turn,
         )  # fmt: skip
         answer = await self.ask(question)
-        if answer.choice in (Choice.YES, Choice.TURN):
+        if answer.choice in YES_CHOICES:
             return allowed
         if answer.choice is Choice.EDIT and answer.arguments is not None:
             return await self._authorise_edited(effect, answer.arguments)
@@ -117,9 +136,12 @@ class Consent:
         if self._ask is None:
             return Answer(Choice.NO)
         self._asked.add(question.call)
-        if question.like and question.like in self._for_turn and not question.insist:
+        if self._is_covered(question):
             return Answer(Choice.YES)
-        question = await self._with_preview(question)
+        prepared = await self._with_preview(question)
+        if prepared is None:
+            return Answer(Choice.NO, "it cannot be done")
+        question = await self._with_others(prepared)
         await self._channel.send(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), question.call)
         try:
             with self._budget.pause():  # the user's time to think is not the turn's
@@ -129,19 +151,63 @@ class Consent:
         if answer.choice is Choice.LATER:
             self.later.add(question.call)
             return Answer(Choice.NO, "it is decided later")
-        if answer.choice is Choice.TURN and question.like:
+        if answer.choice in (Choice.TURN, Choice.SESSION) and question.like:
             self._for_turn.add(question.like)
+        elif answer.choice is Choice.STEP:
+            self._for_step.update((other.call, question.like) for other in question.others)
         return answer
 
-    async def _with_preview(self, question: Question) -> Question:
+    def _is_covered(self, question: Question) -> bool:
+        """Whether the user has said yes to calls like this one, or to this very one together with another."""
+        if not question.like or question.insist:
+            return False
+        return question.like in self._for_turn or (question.call, question.like) in self._for_step
+
+    async def _with_preview(self, question: Question) -> Question | None:
+        """None if the call cannot be done: there is nothing to ask then, and `impossible` says why."""
         if question.kind is not QuestionKind.EFFECT:
             return question
         if has_placeholder(question.arguments):
             question = msgspec.structs.replace(question, reasons=(*question.reasons, HIDDEN_SECRET))
-        preview = await self._executor.preview(
-            question.tool, question.arguments, call=question.call, deadline_s=self._budget.remaining_s
-        )
-        return msgspec.structs.replace(question, preview=preview) if preview else question
+        preview = await self._preview(question.call, question.tool, question.arguments)
+        if preview.error:
+            self.impossible[question.call] = preview.error
+            return None
+        return msgspec.structs.replace(question, preview=preview.text) if preview.text else question
+
+    async def _preview(self, call: str, tool: str, arguments: Arguments) -> Preview:
+        return await self._executor.preview(tool, arguments, call=call, deadline_s=self._budget.remaining_s)
+
+    async def _with_others(self, question: Question) -> Question:
+        """Adds the later calls of the step that are of the same kind. A file that an earlier call changes ends the
+        list: what a later call would do to it is not known yet."""
+        if not question.like or question.insist:
+            return question
+        others: list[StepCall] = []
+        paths = _paths_in(question.arguments)
+        for effect in self._following(question.call):
+            if await self._gate.find_like(effect) != question.like:
+                continue
+            if not paths.isdisjoint(named := _paths_in(effect.arguments)):
+                break
+            preview = await self._preview(effect.call, effect.tool.name, effect.arguments)
+            if not preview.error:
+                others.append(StepCall(effect.call, effect.tool.name, effect.arguments, preview.text))
+                paths |= named
+        return msgspec.structs.replace(question, others=tuple(others)) if others else question
+
+    def _following(self, call: str) -> Sequence[EffectRequest]:
+        calls = [effect.call for effect in self._expected]
+        return self._expected[calls.index(call) + 1 :][:_MAX_OTHERS] if call in calls else ()
+
+
+def _paths_in(value: object, name: str = "") -> set[str]:
+    """The files that the arguments of an edit name."""
+    if isinstance(value, dict):
+        return set().union(*(_paths_in(item, key) for key, item in value.items()))
+    if isinstance(value, list):
+        return set().union(*(_paths_in(item, name) for item in value))
+    return {value} if isinstance(value, str) and name == "path" else set()
 
 
 async def _agree(question: Question) -> Answer:

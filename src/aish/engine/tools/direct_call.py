@@ -17,6 +17,7 @@ from aish.engine.turn.turn_limits import start_budget
 from aish.ports import Ask, Clock
 from aish.runs.journal import Journal
 from aish.safety.redaction.redactor import Redactor
+from aish.types.decisions import Mode
 from aish.types.events import Status, ToolResult
 from aish.types.ids import new_id
 from aish.types.messages import ToolCall
@@ -36,11 +37,14 @@ async def call_tool(
     journal: Journal | None,
     ask_about: Sequence[str],
     owner: str,
+    mode: Mode | None,
 ) -> ToolResult:
     events = EventFactory("", new_id("turn"), clock.now_ns)
-    tools = builder.select_tools(globs, interactive=ask is not None, owner=owner)
+    tools = builder.select_tools(globs, interactive=ask is not None, owner=owner, mode=mode)
     budget = start_budget(limits, clock)
-    dispatcher = builder.dispatcher(events, budget, tools, ask, journal=journal, ask_about=ask_about, owner=owner)
+    dispatcher = builder.dispatcher(
+        events, budget, tools, ask, journal=journal, ask_about=ask_about, owner=owner, mode=mode
+    )
     call = msgspec.structs.replace(call, name=tools.canonical(call.name))
     async with aclosing(dispatcher.run([call])) as batches:
         async for batch in batches:

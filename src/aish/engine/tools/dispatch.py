@@ -24,9 +24,9 @@ from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
-from aish.types.decisions import PROVED_RULE, Choice, EffectRequest, Question, QuestionKind, Verdict
+from aish.types.decisions import PROVED_RULE, YES_CHOICES, EffectRequest, Mode, Question, QuestionKind, Verdict
 from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
-from aish.types.messages import ToolCall
+from aish.types.messages import TextPart, ToolCall
 from aish.types.requests import ToolChoice
 from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
 
@@ -78,25 +78,21 @@ class Dispatcher:
         repair: bool = True,
         journal: Journal | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> None:
-        """`journal` is that of the run these calls belong to, if any. `owner` as in an EffectRequest."""
-        self._owner = owner
+        """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest."""
+        self._owner, self._mode = owner, mode
         self._tools = tools
         self._executor = executor
         self._budget = budget
         self._repair = repair
         self._journal = journal
-        self._turn = events.turn
+        self._turn, self._session = events.turn, events.session
         self._channel = EventChannel(events)
         self._consent = Consent(
-            gate=gate,
-            ask=ask,
-            ask_about=ask_about,
-            journal=journal,
-            executor=executor,
-            budget=budget,
+            gate=gate, ask=ask, ask_about=ask_about, journal=journal, executor=executor, budget=budget,
             channel=self._channel,
-        )
+        )  # fmt: skip
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
         self._repeats: dict[tuple[str, bytes], int] = {}
@@ -138,7 +134,9 @@ class Dispatcher:
         return outcome.structured if outcome else None
 
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
-        for group in _groups([self._prepare(call) for call in calls]):
+        items = [self._prepare(call) for call in calls]
+        self._consent.expect([self._request_of(item) for item in items if isinstance(item, PreparedCall)])
+        for group in _groups(items):
             admitted = [await self._admit(item) for item in group if isinstance(item, PreparedCall)]
             await self._run_admitted([item for item in admitted if item is not None])
             for item in group:
@@ -193,6 +191,12 @@ class Dispatcher:
         count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
         return count
 
+    def _forget_repeats(self, changed: PreparedCall) -> None:
+        """After a change, the same call as before is not a repetition: tests run again after an edit. The change itself
+        still counts."""
+        key = changed.spec.name, _encode_arguments(changed)
+        self._repeats = {key: self._repeats.get(key, 0)}
+
     async def _admit(self, item: PreparedCall) -> PreparedCall | None:
         """Checks limits, repetition and the gate. A refusal becomes the outcome of the call."""
         refusal = self._refuse_over_limit() or await self._refuse_repeated(item)
@@ -210,21 +214,22 @@ class Dispatcher:
 
     async def _refuse_repeated(self, item: PreparedCall) -> Outcome | None:
         """Asks about a call that is repeated too often. Without a user, the turn stops here."""
-        count = self._count(item.spec.name, msgspec.json.encode(item.arguments, order="deterministic"))
+        count = self._count(item.spec.name, _encode_arguments(item))
         if count < self._budget.limits.repeat_limit:
             return None
         reason = f"the model makes this same call for the {count}. time in this turn"
         question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
-        if (await self._consent.ask(question)).choice in (Choice.YES, Choice.TURN):
+        if (await self._consent.ask(question)).choice in YES_CHOICES:
             return None
         self._stop = TurnEnd.REPEATED
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: PreparedCall) -> PreparedCall | Outcome:
-        request = EffectRequest(item.call.id, item.spec, item.arguments, self._owner, self._turn)
-        decision = await self._consent.decide(request)
+        decision = await self._consent.decide(self._request_of(item))
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
+        if impossible := self._consent.impossible.get(item.call.id):
+            return Outcome(ResultStatus.TOOL_ERROR, (TextPart(impossible),))
         await self._channel.send(DecisionMade(decision, item.spec.effect), item.call.id)
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
@@ -235,6 +240,11 @@ class Dispatcher:
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
             )
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
+
+    def _request_of(self, item: PreparedCall) -> EffectRequest:
+        return EffectRequest(
+            item.call.id, item.spec, item.arguments, self._owner, self._turn, self._session, self._mode
+        )
 
     async def _run_admitted(self, admitted: Sequence[PreparedCall]) -> None:
         """If one call cannot be journalled, the others are cancelled and the first failure is raised."""
@@ -257,6 +267,8 @@ class Dispatcher:
             self._stop = TurnEnd.CANCELLED
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
             return
+        if item.spec.effect is Effect.WRITE and outcome.status is ResultStatus.OK:
+            self._forget_repeats(item)
         if has_placeholder(item.arguments):
             outcome = outcome.with_note(HIDDEN_SECRET)
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
@@ -299,6 +311,10 @@ class Dispatcher:
         anything else."""
         clients = isinstance(item, ClientCall) or self._deferred is TurnEnd.CLIENT_TOOLS
         self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
+
+
+def _encode_arguments(item: PreparedCall) -> bytes:
+    return msgspec.json.encode(item.arguments, order="deterministic")
 
 
 def _edited_note(item: PreparedCall) -> str:

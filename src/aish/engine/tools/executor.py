@@ -53,6 +53,13 @@ class Outcome(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, parts=(cut, *images), truncated_chars=size - max_chars)
 
 
+class Preview(msgspec.Struct, frozen=True):
+    """`text` is what the call would change, "" if that is unknown. `error`: the call would fail, for this reason."""
+
+    text: str = ""
+    error: str = ""
+
+
 def aish_says(status: ResultStatus, text: str) -> Outcome:
     return Outcome(status, (TextPart(f"[aish] {text}"),))
 
@@ -124,17 +131,17 @@ class Executor:
         structured = outcome.structured if self._for_programs else None
         return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms, structured=structured)
 
-    async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> str:
-        """What the call would change, or why it would fail; "" if that is unknown. Never raises."""
+    async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> Preview:
+        """What the call would change, or why it would fail. Never raises."""
         if not isinstance(self._tools, Previewing):
-            return ""
+            return Preview()
         try:
             async with asyncio.timeout(min(_PREVIEW_S, deadline_s)):
-                return self._redact(await self._tools.preview(tool, arguments, call))
+                return Preview(self._redact(await self._tools.preview(tool, arguments, call)))
         except ToolError as exc:
-            return self._redact(f"it cannot be done as things are: {exc.message}")
+            return Preview(error=self._redact(exc.message))
         except Exception:
-            return ""  # the question is asked without a preview
+            return Preview()  # the question is asked without a preview
 
     async def compute_witness(self, spec: ToolSpec, arguments: Arguments) -> str:
         """Digests of the state before the call and after it; "" if there are none. Never raises.

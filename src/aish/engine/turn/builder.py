@@ -28,6 +28,7 @@ from aish.errors import UsageError
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView
+from aish.types.decisions import Mode
 from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
 from aish.types.requests import ToolChoice, TurnRequest
@@ -88,7 +89,7 @@ class TurnBuilder:
             self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
         )
         make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, request, journal, toolset=toolset)
-        planner = await self._planner(plan, request, selected, tools, session) if plan is not None else None
+        planner = await self._planner(plan, request, selected, tools, session, ask) if plan is not None else None
         notes = (*selected.notes, *self._note_changed_tools(tools.specs))
         past = conversation.past
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
@@ -131,7 +132,13 @@ class TurnBuilder:
         return await model.view()
 
     async def _planner(
-        self, plan: PlanRun, request: TurnRequest, selected: SelectedModel, tools: ToolSelection, session: str
+        self,
+        plan: PlanRun,
+        request: TurnRequest,
+        selected: SelectedModel,
+        tools: ToolSelection,
+        session: str,
+        ask: Ask | None,
     ) -> Planner | None:
         """None if the request has no tools of ours to plan with."""
         from aish.planner.planner import Planner  # few turns are planned
@@ -144,7 +151,7 @@ class TurnBuilder:
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
         charged_to, payer = request.charged_to or session, request.payer
         writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to, payer=payer)
-        return Planner(writer, planning, specs, plan.journal, plan.save)
+        return Planner(writer, planning, specs, plan.journal, plan.save, ask)
 
     def _system_parts(
         self,
@@ -172,8 +179,9 @@ class TurnBuilder:
         if among is not None:
             clients = [spec for spec in clients if spec.name in among]
         return self.select_tools(
-            request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner
-        )
+            request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner,
+            mode=request.mode,
+        )  # fmt: skip
 
     def select_tools(
         self,
@@ -184,13 +192,16 @@ class TurnBuilder:
         toolset: Toolset | None = None,
         among: Globs | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> ToolSelection:
         """The tools that the globs name and the gate shows, and those of the client."""
         toolset = toolset or self._tools
         if not globs:
             return combine_tools(toolset.specs, (), clients)
         known = toolset.specs()
-        is_visible = partial(self._gate.is_visible, owner=owner) if owner else self._gate.is_visible
+        is_visible = self._gate.is_visible
+        if owner or mode is not None:
+            is_visible = partial(is_visible, owner=owner, mode=mode)
         wanted = globs_of(tuple(globs))
         selected = [spec for spec in known if spec.name in wanted and is_visible(spec, interactive=interactive)]
         if among is not None:
@@ -208,9 +219,10 @@ class TurnBuilder:
         ask_about: Sequence[str] = (),
         toolset: Toolset | None = None,
         owner: str = "",
+        mode: Mode | None = None,
     ) -> Dispatcher:
         """`request` None: the calls are made by a program, without a model."""
-        owner = request.owner if request else owner
+        owner, mode = (request.owner, request.mode) if request else (owner, mode)
         executor = Executor(
             tools=toolset or self._tools,
             concurrency=self._concurrency,
@@ -232,6 +244,7 @@ class TurnBuilder:
             repair=request is None or request.repair,
             journal=journal,
             owner=owner,
+            mode=mode,
         )
 
 

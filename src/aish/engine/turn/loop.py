@@ -151,6 +151,9 @@ class Turn(msgspec.Struct, eq=False):
         elif step is not None and step.end is StepEnd.LENGTH and self.tools.is_client_tool(step.calls[-1].name):
             self.end = TurnEnd.LENGTH  # the last call was cut: the client has half of it, and cannot run it
         else:
+            if self._planner is not None and self._planner.is_refused:
+                self.end = TurnEnd.CANCELLED
+                return self.end
             dispatched = self._made_dispatcher.end if self._made_dispatcher is not None else None
             self.end = dispatched or self._budget.find_reached_limit()
         return self.end

@@ -18,6 +18,7 @@ import msgspec
 
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
+from aish.engine.prompt.input_notes import add_mode_note
 from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
@@ -138,6 +139,8 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
+        if request.mode is not None:
+            request = add_mode_note(request, conversation.past)
         request = await self._builder.add_background(request, selected.route, conversation)
         turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
         record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)

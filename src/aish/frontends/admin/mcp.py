@@ -20,7 +20,7 @@ from aish.frontends.runtime import LaunchContext, McpServerView, Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.templates import parse_values, prompt_text
 from aish.frontends.terminal import Output, visible
-from aish.types.decisions import Answer, Choice, Question
+from aish.types.decisions import Answer, Choice, Mode, Question
 from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus, ToolSpec
 
@@ -85,7 +85,7 @@ async def _call(arguments: argparse.Namespace, runtime: Runtime, engine: Engine)
     """Makes a call. Questions of the gate are answered yes, since the user typed the call; what it denies stays
     denied."""
     spec = _find_tool(runtime, engine, arguments.name)
-    result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent)
+    result = await engine.call_tool(spec.name, arguments.arguments, ask=_consent, mode=Mode.ASK)
     Output().answer(marked_text(result.parts) + "\n")
     if result.status in (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED):
         return _REFUSED

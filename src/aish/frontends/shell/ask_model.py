@@ -26,6 +26,7 @@ from aish.frontends.shell.command_hints import (
 )
 from aish.frontends.shell.shell import Shell
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
+from aish.types.decisions import Mode
 from aish.types.live_shell import CommandHint
 from aish.types.messages import TextPart, UserMessage, user
 from aish.types.usage import Category
@@ -50,6 +51,12 @@ async def ask_model(shell: Shell, text: str) -> None:
         reply = await _ask(shell, text, hints, continues=continues)
         if reply is None:
             return
+        if shell.mode is Mode.PLAN:
+            approved = await _ask_about_plan(shell, reply)
+            if approved is None:
+                return
+            text, hints, known, continues = approved, (), [], True
+            continue
         commands = _drop_missing(shell, proposals(reply)) or known
         questions = find_delegations(reply)
         ran = await run_proposals(shell, commands) if commands else False
@@ -57,6 +64,12 @@ async def ask_model(shell: Shell, text: str) -> None:
         if not (answered or (ran and await _wants_to_continue(shell))):
             return
         text, hints, known, continues = "Go on.", (), [], True
+
+
+async def _ask_about_plan(shell: Shell, reply: str) -> str | None:
+    from aish.frontends.shell.commands.mode import ask_about_plan
+
+    return await ask_about_plan(shell, reply) if reply.strip() else None
 
 
 async def _is_weak_model(shell: Shell, text: str) -> bool:

@@ -16,6 +16,7 @@ from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive
+from aish.types.decisions import Mode
 from aish.types.ids import OWN_SESSIONS
 from aish.types.messages import TextPart, UserMessage, text_of, user
 from aish.types.requests import TurnLimits, TurnRequest
@@ -112,7 +113,8 @@ async def _answer(
     request = msgspec.structs.replace(request, input=(await _make_message(runtime, question, hints),))
     display = display_for(output.out, runtime.launch_context.env)
     printer = JsonEventPrinter(output) if arguments.json else printer_for(output, display)
-    await print_turn(engine, request, printer, make_consent(output, reader, yes=arguments.yes))
+    ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
+    await print_turn(engine, request, printer, ask)
     return printer.exit_code
 
 
@@ -152,7 +154,8 @@ async def _interact(
         from aish.frontends.shell.approvals.consent import make_consent
         from aish.frontends.shell.plain_prompt import chat
 
-        return await chat(engine, request, output, reader, ask=make_consent(output, reader, yes=arguments.yes))
+        ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
+        return await chat(engine, request, output, reader, ask=ask)
     from aish.frontends.shell.repl import run_shell
 
     return await run_shell(engine, runtime, request, output, approves_all=arguments.yes)
@@ -166,6 +169,7 @@ async def _make_request(arguments: argparse.Namespace, runtime: Runtime, questio
         system=arguments.system,
         tools=_tool_globs(arguments, runtime),
         limits=_limits(arguments, runtime),
+        mode=Mode(arguments.mode) if arguments.mode else runtime.config.gate.mode,
         memory=runtime.config.memory.inject,
         project=runtime.config.context.project_tree,
         environment=runtime.config.context.environment,

@@ -24,6 +24,7 @@ from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.types.context import ContextView
+from aish.types.decisions import Mode
 from aish.types.live_shell import RunEnd, RunResult
 from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
@@ -103,6 +104,7 @@ class Shell:
         self.output = output
         self.live = live
         self.request = request  # model, session, tools and limits of the next turn
+        self.mode_before = Mode.ASK  # the one before the last change, to which an approved plan goes back
         self.command_context = CommandContext(config.attach_max_chars)
         self.model = ""  # its full name, once it is known
         self.window: int | None = None
@@ -148,6 +150,20 @@ class Shell:
 
     def change_request(self, **fields: object) -> None:
         self.request = msgspec.structs.replace(self.request, **fields)
+
+    @property
+    def mode(self) -> Mode:
+        """How much the model's tools may do without a question."""
+        return self.request.mode or Mode.ASK
+
+    def switch_mode(self, mode: Mode) -> None:
+        if mode is not self.mode:
+            self.mode_before = self.mode
+            self.change_request(mode=mode)
+
+    def cycle_mode(self) -> None:
+        modes = list(Mode)
+        self.switch_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
 
     async def switch_model(self, name: str) -> None:
         """Raises ModelNotFound."""
@@ -204,7 +220,9 @@ class Shell:
         """What puts the gate's questions to the user."""
         from aish.frontends.shell.approvals.consent import TerminalConsent, approve_all
 
-        return approve_all if self._approves_all else TerminalConsent(self.output, self)
+        return (
+            approve_all if self._approves_all else TerminalConsent(self.output, self, self.runtime.launch_context.env)
+        )
 
     def make_printer(self) -> EventPrinter:
         from aish.frontends.shell.render.event_printer import printer_for

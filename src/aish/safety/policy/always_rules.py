@@ -13,8 +13,18 @@ from functools import cache
 
 import msgspec
 
-from aish.safety.policy.rules import ANY_WORD, SHELL_TOOL, CommandWords, Rule, free_words
+from aish.safety.commands import ShellContext
+from aish.safety.policy.rules import (
+    ANY_WORD,
+    SHELL_TOOL,
+    CommandWords,
+    Coverage,
+    Rule,
+    free_words,
+    matches_command,
+)
 from aish.types.decisions import Verdict
+from aish.types.globs import globs_of
 from aish.types.tools import ToolSpec
 
 # Tools that are part of aish and change only with aish.
@@ -26,6 +36,9 @@ class _Table(msgspec.Struct, frozen=True):
     arity: dict[str, int]
     holes: frozenset[str]
     never: tuple[tuple[str, ...], ...]
+    exact: tuple[tuple[str, ...], ...]
+    interpreters: frozenset[str]
+    code_options: frozenset[str]
 
 
 def make_tool_rule(tool: ToolSpec) -> Rule:
@@ -50,16 +63,43 @@ def make_command_rule(
 ) -> Rule | None:
     """Returns None if no rule is narrow enough. `folder` is where the command runs; the rule holds there and below.
     `is_inside` says whether a path is in the workspace."""
-    prefix = _prefix(words)
     known = tuple(word for word in words if word is not None)
-    if prefix is None or not all(map(_is_plain, known)):
+    if not known or len(known) < len(words) or not all(word.isprintable() for word in known):
         return None
-    line = " ".join(known)
-    if " ".join(prefix) in _load_table().holes and len(known) > len(prefix):
+    if not _is_plain(known[0]):
+        return None
+    prefix = _prefix(known)
+    if prefix is None:
+        return _command_line_rule(known, folder) if _can_be_named(known, is_inside) else None
+    if " ".join(prefix) in _load_table().holes and len(known) > len(prefix) and all(map(_is_plain, known)):
         free = free_words((*prefix, ANY_WORD), words)
         if free is not None and all(map(is_inside, free)):
-            return _command_rule(" ".join((*prefix, ANY_WORD)), example=line, folder=folder)
-    return _command_rule(line, example=line, folder=folder)
+            return _command_rule(" ".join((*prefix, ANY_WORD)), example=" ".join(known), folder=folder)
+    return _command_line_rule(known, folder)
+
+
+def _command_line_rule(words: tuple[str, ...], folder: str) -> Rule:
+    """A rule for exactly this line, with quotes where words need them."""
+    if all(map(_is_plain, words)):
+        line = " ".join(words)
+        return _command_rule(line, example=line, folder=folder)
+    import shlex  # few commands need quotes
+
+    line = shlex.join(words)
+    return msgspec.structs.replace(_command_rule(line, example=line, folder=folder), covers="quoted")
+
+
+def _can_be_named(words: tuple[str, ...], is_inside: Callable[[str], bool]) -> bool:
+    """Whether the line may be allowed exactly as it is written, although its program can do anything: what it runs is a
+    file or a target of the workspace, not a text, and not what comes from a pipe."""
+    table = _load_table()
+    begins = "/" in words[0] or any(words[: len(begin)] == begin for begin in table.exact)
+    if not begins or ("/" in words[0] and not is_inside(words[0])):
+        return False
+    if words[0] in table.interpreters and (len(words) < 2 or any(word in table.code_options for word in words[1:])):
+        return False
+    places = (word.rpartition("=")[2] for word in words[1:])
+    return all(is_inside(place) for place in places if place.startswith(("/", "~")) or ".." in place.split("/"))
 
 
 def _command_rule(text: str, *, example: str = "", folder: str = "") -> Rule:
@@ -69,9 +109,15 @@ def _command_rule(text: str, *, example: str = "", folder: str = "") -> Rule:
         tools=(SHELL_TOOL,),
         commands=(text,),
         match=(example,) if example else (),
-        covers="pattern" if ANY_WORD in text.split() else "exact",
+        covers=_coverage(text),
         folder=folder,
     )
+
+
+def _coverage(text: str) -> Coverage:
+    if ANY_WORD in text.split():
+        return "pattern"
+    return "quoted" if "'" in text or '"' in text else "exact"
 
 
 def narrow_rule(rule: Rule) -> Rule:
@@ -100,6 +146,23 @@ def edit_rule(rule: Rule, text: str) -> Rule | None:
     return Rule(Verdict.ALLOW, f"{_NAME}{text}", (text,), covers="pattern") if _is_glob(text) else None
 
 
+def covers_example(proposed: str, text: str, example: str, *, command: bool) -> bool:
+    """Whether the rule that the user wrote instead of the proposed one covers the command or the tool in question."""
+    if not command:
+        return example in globs_of((text,))
+    if proposed.startswith("read "):
+        wanted = [folder.rstrip("/") for folder in text.removeprefix("read ").split()]
+        return all(
+            any(f"{folder}/".startswith(f"{above}/") for above in wanted)
+            for folder in proposed.removeprefix("read ").split()
+        )
+    from aish.safety.policy.command_line import read_command_line  # with the parser
+
+    line = read_command_line(example, ShellContext(cwd="/", home="/"))
+    rule = _command_rule(text)
+    return len(line.parts) == 1 and matches_command(rule, line.parts[0])
+
+
 def is_too_wide(text: str, *, command: bool) -> bool:
     """Whether a rule would cover almost everything; such a rule is not stored."""
     words = tuple(text.split())
@@ -111,26 +174,24 @@ def _covers(words: tuple[str, ...], begin: tuple[str, ...]) -> bool:
     return all(word in (other, "*") for word, other in zip(words, begin, strict=False))
 
 
-def _prefix(words: CommandWords) -> tuple[str, ...] | None:
-    """Returns the words that identify this use of a program; all of them for an unknown program."""
-    known = tuple(word for word in words if word is not None)
+def _prefix(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns the words that identify this use of a program; all of them for an unknown program; None if it can do
+    anything."""
     table = _load_table()
-    if not known or len(known) < len(words) or "/" in known[0]:
+    if "/" in words[0] or any(words[: len(begin)] == begin for begin in table.never):
         return None
-    if any(known[: len(begin)] == begin for begin in table.never):
-        return None
-    arity = table.arity.get(" ".join(known[:2])) or table.arity.get(known[0])
+    arity = table.arity.get(" ".join(words[:2])) or table.arity.get(words[0])
     if arity is None:
-        return known
-    prefix = known[:arity]
+        return words
+    prefix = words[:arity]
     # An option before the subcommand (`git -C x status`) hides what is done.
     hides = any(word.startswith("-") for word in prefix[1:])
     return prefix if len(prefix) == arity and not hides else None
 
 
 def _is_plain(word: str) -> bool:
-    """Blanks and `*` would widen the rule, which is stored as text."""
-    return bool(word) and word.isprintable() and not any(char.isspace() or char in "*?[" for char in word)
+    """Blanks and `*` would widen the rule, which is stored as text; quotes would be read as a shell does."""
+    return bool(word) and word.isprintable() and not any(char.isspace() or char in "*?['\"\\" for char in word)
 
 
 def _is_glob(text: str) -> bool:
@@ -143,5 +204,16 @@ def _load_table() -> _Table:
     from importlib import resources
 
     raw = tomllib.loads(resources.files("aish.safety.policy").joinpath("always.toml").read_text("utf-8"))
-    never = tuple(tuple(line.split()) for line in raw["never"]["begins"].split("\n") if line.strip())
-    return _Table(raw["arity"], frozenset(raw["holes"]["after"]), never)
+    exact = raw["exact"]
+    return _Table(
+        raw["arity"],
+        frozenset(raw["holes"]["after"]),
+        _split_lines(raw["never"]["begins"]),
+        _split_lines(exact["begins"]),
+        frozenset(exact["interpreters"].split()),
+        frozenset(exact["code_options"].split()),
+    )
+
+
+def _split_lines(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(line.split()) for line in text.split("\n") if line.strip())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 
@@ -19,7 +20,7 @@ from aish.safety.commands.scope import Scope
 from aish.safety.commands.verdict import Read
 from aish.safety.policy.always_rules import make_command_rule
 from aish.safety.policy.command_line import CommandLine, read_command_line
-from aish.safety.policy.judgement import JudgedCall, Judgement, RealPaths, find_strictest
+from aish.safety.policy.judgement import JudgedCall, Judgement, Nature, RealPaths, find_strictest
 from aish.safety.policy.path_reach import find_named_paths, reads_only_named
 from aish.safety.policy.rules import (
     ANY_WORD,
@@ -31,7 +32,8 @@ from aish.safety.policy.rules import (
     matches_path,
     names_command,
 )
-from aish.types.decisions import PROVED_RULE, Verdict
+from aish.safety.policy.visible_losses import hides_effects
+from aish.types.decisions import PROVED_RULE, Danger, Verdict
 from aish.types.tools import Effect
 
 # Removed by the shell: quotes, backslashes, and line continuations.
@@ -39,6 +41,9 @@ _QUOTING = re.compile(r"\\\n|[\"'\\]")
 # Variables that make programs load a file or library first.
 _SETS_START = re.compile(r"(?<!\w)(BASH_ENV|ENV|ZDOTDIR|LD_PRELOAD|LD_AUDIT|DYLD_INSERT_LIBRARIES)\+?=")
 _MAX_REASONS = 5
+_DIRECTORY_CHANGES = frozenset({"cd", "pushd"})
+# What a yes for the turn or the session covers, in words.
+LIKE_COMMANDS = "all commands like this that stay in the project"
 
 
 def judge_command(case: JudgedCall, command: str) -> Judgement:
@@ -51,7 +56,14 @@ def judge_command(case: JudgedCall, command: str) -> Judgement:
     if protecting := [rule for rule in case.rules if rule.paths and rule.verdict is not Verdict.ALLOW]:
         judged = _judge_by_paths(case, protecting, command, line, finding, judged)
     reasons = tuple(reason.text for reason in finding.reasons[:_MAX_REASONS])
-    return msgspec.structs.replace(judged, reasons=reasons)
+    nature = Nature.READ if finding.level is Level.SAFE else Nature.COMMAND
+    return msgspec.structs.replace(judged, reasons=reasons, nature=nature, danger=_danger_of(finding), finding=finding)
+
+
+def _danger_of(finding: LineVerdict) -> Danger:
+    if finding.catastrophe:
+        return Danger.CATASTROPHE
+    return Danger.DESTRUCTIVE if finding.level is Level.DESTRUCTIVE else Danger.NONE
 
 
 # Where the files of a proved line really are. A proof is about names; links and wildcards may lead elsewhere.
@@ -144,7 +156,7 @@ def _covers(case: JudgedCall, rule: Rule, words: CommandWords) -> bool:
     the workspace."""
     if not _is_in_workspace(case) or (rule.folder and not is_under(case.shell.cwd, rule.folder)):
         return False
-    if rule.covers == "exact":
+    if rule.covers in ("exact", "quoted"):
         return names_command(rule, words)
     fits = (free_words(tuple(text.split()), words) for text in rule.commands)
     return any(all(_is_inside(case, path) for path in free) for free in fits if free is not None)
@@ -239,11 +251,18 @@ def _judge_by_finding(case: JudgedCall, line: CommandLine, finding: LineVerdict)
         return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
     if verdict is not Verdict.ALLOW and finding.only("outside"):
         return _judge_outside_folders(case, finding)
-    like = _name_for_turn(case, line, finding)
     if finding.only("network", "outside") and finding.hosts:
         verdict = _network_verdict(verdict, case.verdicts.get(Effect.NETWORK, Verdict.DENY), finding)
-        return Judgement(verdict, "gate.network", _first_reason(finding), always=always, like=like)
-    return Judgement(verdict, f"gate.{case.tool.effect}", _first_reason(finding), always=always, like=like)
+        return Judgement(verdict, "gate.network", _first_reason(finding), always=always)
+    like = LIKE_COMMANDS if _stays_inside(case, line, finding) else ""
+    reason = _first_reason(finding)
+    return Judgement(verdict, f"gate.{case.tool.effect}", reason, always=always, like=like, is_default=True)
+
+
+def _stays_inside(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> bool:
+    """As far as can be told. A file that is written may be a link to another place."""
+    written = (place for write in finding.writes for place in case.places_of(write.path))
+    return _has_no_way_out(line, finding, case.shell) and all(is_inside(place, Scope(case.shell)) for place in written)
 
 
 def _judge_outside_folders(case: JudgedCall, finding: LineVerdict) -> Judgement:
@@ -254,21 +273,18 @@ def _judge_outside_folders(case: JudgedCall, finding: LineVerdict) -> Judgement:
     if not all(folders):
         return Judgement(Verdict.ASK, "reads outside", _first_reason(finding))
     rule = Rule(Verdict.ALLOW, name=f"always read {' '.join(folders)}", tools=(SHELL_TOOL,), reads=tuple(folders))
-    return Judgement(Verdict.ASK, "reads outside", _first_reason(finding), always=rule, like=rule.title)
+    return Judgement(
+        Verdict.ASK,
+        "reads outside",
+        _first_reason(finding),
+        always=rule,
+        like=f"all commands that read {' '.join(folders)}",
+    )
 
 
 def _make_always(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Rule | None:
     """Returns the rule for a lasting approval; None also if it would not be applied."""
     return _make_rule(case, line, finding) if _is_in_workspace(case) else None
-
-
-def _name_for_turn(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> str:
-    """Returns what an approval for the turn covers: the same commands as a lasting one, in this very directory."""
-    rule = _make_rule(case, line, finding)
-    if rule is None:
-        return ""
-    is_root = case.shell.cwd in case.shell.roots
-    return rule.title if is_root else f"{rule.title} in {case.shell.cwd}"
 
 
 def _make_rule(case: JudgedCall, line: CommandLine, finding: LineVerdict) -> Rule | None:
@@ -302,3 +318,61 @@ def _is_grave(finding: LineVerdict) -> bool:
 
 def _first_reason(finding: LineVerdict) -> str:
     return finding.reasons[0].text if finding.reasons else "it could not be proved to be harmless"
+
+
+# Which commands a yes for all commands covers. A program that is not known may do anything, so this is no proof.
+
+
+def _has_no_way_out(line: CommandLine, found: LineVerdict, shell: ShellContext) -> bool:
+    """Whether an unproved line loses nothing and stays in the workspace, as far as can be told. What it writes there
+    may change: that is what the user allows."""
+    scope = Scope(shell)
+    if found.level is not Level.UNKNOWN or not line.is_readable or not is_inside(shell.cwd, scope):
+        return False
+    if any(map(hides_effects, found.reasons)):
+        return False
+    if any(not write.inside for write in found.writes):
+        return False
+    parts = (*line.parts, *line.possible)
+    written = (*found.programs, *(part[0] or "" for part in parts))
+    names = {name.rpartition("/")[2] for name in written}
+    return names.isdisjoint(_outgoing_programs()) and not any(_leads_out(part, scope) for part in parts)
+
+
+def _leads_out(words: CommandWords, scope: Scope) -> bool:
+    """Whether the words send another machine something, or name a place outside the workspace."""
+    known = [word or "" for word in words]
+    program = known[0].rpartition("/")[2]
+    if any(program == begin[0] and all(word in known for word in begin[1:]) for begin in _outgoing_uses()):
+        return True
+    if program in _DIRECTORY_CHANGES and len(words) > 1 and words[1] is None:
+        return True
+    return any(_is_outside(text, scope) for word in known for text in (word, word.rpartition("=")[2]))
+
+
+def _is_outside(text: str, scope: Scope) -> bool:
+    if "://" in text:
+        return True
+    if not (text.startswith(("/", "~")) or ".." in text.split("/")):
+        return False
+    path = absolute_path(text, scope)
+    return path is None or not (is_inside(path, scope) or path.startswith("/dev/"))
+
+
+@cache
+def _outgoing() -> tuple[tuple[str, ...], ...]:
+    import tomllib  # with the first question, not with the first prompt
+    from importlib import resources
+
+    raw = tomllib.loads(resources.files("aish.safety.policy").joinpath("always.toml").read_text("utf-8"))
+    return tuple(tuple(line.split()) for line in raw["outgoing"]["begins"].split("\n") if line.strip())
+
+
+@cache
+def _outgoing_programs() -> frozenset[str]:
+    return frozenset(begin[0] for begin in _outgoing() if len(begin) == 1)
+
+
+@cache
+def _outgoing_uses() -> tuple[tuple[str, ...], ...]:
+    return tuple(begin for begin in _outgoing() if len(begin) > 1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import cached_property
 from pathlib import PurePosixPath
 
 import msgspec
 
-from aish.safety.commands import ShellContext
+from aish.safety.commands import Level, LineVerdict, ShellContext
 from aish.safety.commands.verdict import Read
 from aish.safety.policy.rules import Rule
-from aish.types.decisions import Verdict
+from aish.types.decisions import Danger, Verdict
 from aish.types.tools import Effect, ToolSpec
 
 # Returns the real paths of a read: links followed, wildcards expanded; below a folder only possible secrets. Raises
@@ -27,8 +28,19 @@ CAREFUL: Mapping[Effect, Verdict] = {
 }
 
 
+class Nature(StrEnum):
+    """What a call does, as far as modes go by it."""
+
+    READ = "read"  # it only reads: a tool that does, or a line that is proved to
+    EDIT = "edit"  # it changes files of the workspace, and that can be undone
+    COMMAND = "command"
+    OTHER = "other"
+
+
 class Judgement(msgspec.Struct, frozen=True):
-    """`always` is the rule that a lasting approval would add, `like` what an approval for the turn covers."""
+    """`always` is the rule that a lasting approval would add, `like` says in words what an approval for the turn or the
+    session covers. `is_default`: no rule of the user decided, only the verdict for the effect. `finding` is what the
+    classifier found of a command."""
 
     verdict: Verdict
     rule: str
@@ -37,6 +49,14 @@ class Judgement(msgspec.Struct, frozen=True):
     insist: bool = False
     always: Rule | None = None
     like: str = ""
+    danger: Danger = Danger.NONE
+    nature: Nature = Nature.OTHER
+    is_default: bool = False
+    finding: LineVerdict | None = None
+
+    @property
+    def is_proved_line(self) -> bool:
+        return self.finding is not None and self.finding.level is Level.SAFE
 
 
 class JudgedCall:

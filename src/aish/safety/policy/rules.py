@@ -21,9 +21,10 @@ SHELL_TOOL = "shell__run"
 # A word of a prefix that stands for any one word.
 ANY_WORD = "*"
 
-# How `commands` are matched: as the first words of a command, as the whole command, or as the whole command with holes.
+# How `commands` are matched: as the first words of a command, as the whole command, as the whole command with holes, or
+# as the whole command with words in quotes, as a shell reads them.
 # A rule for a tool is exact if it is for the tool as it was approved.
-Coverage = Literal["prefix", "exact", "pattern"]
+Coverage = Literal["prefix", "exact", "pattern", "quoted"]
 
 # A word for a hole: a plain name or path. Not an option, URL, assignment, `@file` or `+command`.
 _FREE_WORD = re.compile(r"[\w./,%][\w./,%@+-]*")
@@ -68,7 +69,7 @@ def matches_effect(rule: Rule, effect: Effect) -> bool:
 
 def matches_command(rule: Rule, words: CommandWords) -> bool:
     match rule.covers:
-        case "exact":
+        case "exact" | "quoted":
             return names_command(rule, words)
         case "pattern":
             return any(free_words(tuple(text.split()), words) is not None for text in rule.commands)
@@ -78,7 +79,18 @@ def matches_command(rule: Rule, words: CommandWords) -> bool:
 
 def names_command(rule: Rule, words: CommandWords) -> bool:
     """Whether the rule is exactly this command, word for word."""
-    return any(tuple(text.split()) == words for text in rule.commands)
+    return any(_words_of(rule, text) == words for text in rule.commands)
+
+
+def _words_of(rule: Rule, text: str) -> tuple[str, ...]:
+    if rule.covers != "quoted":
+        return tuple(text.split())
+    import shlex  # few rules have quotes
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:  # an open quote: it names no command
+        return ()
 
 
 def free_words(pattern: Sequence[str], words: CommandWords) -> list[str] | None:
@@ -124,7 +136,7 @@ def _errors_of(rule: Rule) -> Iterator[str]:
 
 def _example_matches(rule: Rule, example: str) -> bool:
     if rule.commands:
-        return matches_command(rule, tuple(example.split()))
+        return matches_command(rule, _words_of(rule, example))
     if rule.paths:
         return matches_path(rule, example)
     return bool(rule.tools) and matches_tool(rule, example)

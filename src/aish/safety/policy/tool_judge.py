@@ -9,7 +9,7 @@ import msgspec
 
 from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import is_current, make_tool_rule
-from aish.safety.policy.judgement import JudgedCall, Judgement, find_strictest
+from aish.safety.policy.judgement import JudgedCall, Judgement, Nature, find_strictest
 from aish.safety.policy.rules import Rule, matches_path
 from aish.types.decisions import Verdict
 from aish.types.globs import plain_glob
@@ -41,7 +41,35 @@ class NamedFiles(msgspec.Struct, frozen=True):
 _NOTHING = NamedFiles()
 
 
+LIKE_EDITS = "all edits of files in the project"
+
+
 def judge_tool(case: JudgedCall, named: NamedFiles = _NOTHING) -> Judgement:
+    judged = _judge_by_rules(case, named)
+    if case.tool.effect is Effect.READ:
+        return msgspec.structs.replace(judged, nature=Nature.READ)
+    if judged.verdict is not Verdict.ASK or not judged.is_default:
+        return judged
+    if case.tool.undoable:
+        is_inside = _stays_inside(case, named)
+        return msgspec.structs.replace(judged, nature=Nature.EDIT, like=LIKE_EDITS) if is_inside else judged
+    is_outside = any(path is not None and path.startswith("/") for path in named.paths)
+    if is_outside or _find_secret(case, named) or _find_delicate(case, named.paths):
+        return judged
+    return msgspec.structs.replace(judged, like=f"all calls of {case.tool.name}")
+
+
+def _stays_inside(case: JudgedCall, named: NamedFiles) -> bool:
+    """Whether an edit names only files of the workspace that are no secrets, keys or start-up files. The edits of a
+    tool that touches further files are not known: where rules protect paths, they are asked about."""
+    if any(path is None or path.startswith("/") for path in named.paths):
+        return False
+    if case.tool.beyond and any(rule.paths and rule.verdict is not Verdict.ALLOW for rule in case.rules):
+        return False
+    return not _find_secret(case, named) and not _find_delicate(case, named.paths)
+
+
+def _judge_by_rules(case: JudgedCall, named: NamedFiles) -> Judgement:
     tool, paths = case.tool, named.paths
     about = [rule for rule in case.rules if not (rule.commands or rule.reads)]
     matching = [rule for rule in about if is_current(rule, tool) and _fits_paths(rule, tool, paths)]
@@ -58,7 +86,7 @@ def judge_tool(case: JudgedCall, named: NamedFiles = _NOTHING) -> Judgement:
     reason = f"{tool.name} can {_PHRASES[tool.effect]}"
     if lapsed := [rule for rule in about if not is_current(rule, tool)]:
         reason = f"{reason}; {_lapse_text(tool, lapsed)}"
-    return Judgement(verdict, f"gate.{tool.effect}", reason, always=make_tool_rule(tool), like=tool.name)
+    return Judgement(verdict, f"gate.{tool.effect}", reason, always=make_tool_rule(tool), is_default=True)
 
 
 def find_named_files(tool: ToolSpec, arguments: Arguments, root: PurePosixPath) -> NamedFiles:

@@ -55,6 +55,24 @@ _FORMATS: tuple[tuple[str, str], ...] = (
     ("://", r"(?<=://)[^\s/@:\"']{1,100}:[^\s/@\"']{1,200}(?=@)"),
 )
 
+# Assignments in text: `password=hunter2`, `"api_key": "…"`. Keys such as `token` are left out: programs hand such
+# values to and fro, as for the next page. A value has a letter and a digit; a name with a bracket behind it is code.
+_ASSIGNED_KEYS = ("password", "passwd", "secret", "api_key", "PASSWORD", "PASSWD", "SECRET", "API_KEY")
+_ASSIGNMENTS = ("=", '="', "='", ": ", ': "', ": '", '": "', '":"', '\\": \\"', '\\":\\"', ' = "', " = '")
+_VALUE_CHARS = r"[A-Za-z0-9_.~+/=-]"
+_ASSIGNED_VALUE = (
+    rf"(?={_VALUE_CHARS}{{0,199}}[0-9])(?={_VALUE_CHARS}{{0,199}}[A-Za-z])(?!{_VALUE_CHARS}{{1,200}}[(\[{{])"
+    rf"(?<![=:]=){_VALUE_CHARS}{{6,200}}"
+)
+
+
+def _assignment(key: str) -> tuple[str, str]:
+    begins = "|".join(f"(?<=(?<![A-Za-z0-9]){re.escape(key + sign)})" for sign in _ASSIGNMENTS)
+    return key, f"(?:{begins}){_ASSIGNED_VALUE}"
+
+
+_ALL_FORMATS = (*_FORMATS, *map(_assignment, _ASSIGNED_KEYS))
+
 _RARE = "_-KSzxJ:"  # a marker is grouped by the first of these that it contains
 
 
@@ -70,8 +88,8 @@ def _compile(regex: str) -> re.Pattern[str]:
 
 # The formats by the character to search first.
 GROUPS: Groups = tuple(
-    (rare, tuple(Format(marker, regex) for marker, regex in _FORMATS if _rare_in(marker) == rare))
-    for rare in dict.fromkeys(_rare_in(marker) for marker, _ in _FORMATS)
+    (rare, tuple(Format(marker, regex) for marker, regex in _ALL_FORMATS if _rare_in(marker) == rare))
+    for rare in dict.fromkeys(_rare_in(marker) for marker, _ in _ALL_FORMATS)
 )
 
 
@@ -81,7 +99,8 @@ _OF_A_LOGIN = r"[^\s/@\"']{0,301}"
 _OF_A_BEARER = r"[A-Za-z0-9._~+/-]{0,2000}=*"
 _OF_A_BLOCK = r"[A-Z ]{0,41}(?:(?<=PRIVATE KEY)-(?:(?!-----END [A-Z ]{0,30}PRIVATE KEY-----)[\s\S]){0,20100})?"
 _RUN = string.ascii_letters + string.digits + "_-.~+/=:"  # all characters of beginnings, except for a login and a block
-_BEFORE_RUN_CHARS = len(" Bearer ")
+_BEFORE_RUN_CHARS = len('"password\\": \\"')
+_OF_AN_ASSIGNMENT = rf"[\\\"' ]{{0,3}}(?:[=:][\\\"' ]{{0,3}}{_VALUE_CHARS}{{0,200}})?"
 _LONGEST = 20_300  # a block; anything that begins earlier has ended
 
 
@@ -101,7 +120,9 @@ def _beginning_pattern() -> re.Pattern[str]:
     login, block = _prefixes_of("://", _OF_A_LOGIN), _prefixes_of("-----BEGIN ", _OF_A_BLOCK)
     bearer = f"[Bb](?:{_prefixes_of('earer ', _OF_A_BEARER)})?"
     escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # after which a key may begin, see _BEGIN
-    return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer})\Z")
+    keys = "|".join(_prefixes_of(key, _OF_AN_ASSIGNMENT) for key in _ASSIGNED_KEYS if key.islower())
+    assigned = rf"(?<![A-Za-z0-9])(?i:{keys})"
+    return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer}|{assigned})\Z")
 
 
 def _prefixes_of(literal: str, rest: str) -> str:

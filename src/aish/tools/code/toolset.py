@@ -33,7 +33,10 @@ def _object(properties: JsonSchema, *required: str) -> JsonSchema:
 def _tool(
     name: str, description: str, schema: JsonSchema, effect: Effect = Effect.READ, *, beyond: bool = False
 ) -> ToolSpec:
-    return ToolSpec(name, description, schema, effect, "ide", timeout_s=_TIMEOUT_S, paths=("path",), beyond=beyond)
+    return ToolSpec(
+        name, description, schema, effect, "ide", timeout_s=_TIMEOUT_S, paths=("path",), beyond=beyond,
+        undoable=effect is Effect.WRITE,
+    )  # fmt: skip
 
 
 _EDIT: JsonSchema = _object(

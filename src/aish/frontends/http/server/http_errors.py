@@ -14,6 +14,8 @@ import msgspec
 
 from aish.errors import AishError, ProviderBusy, ProviderRejected
 from aish.frontends.asgi import Pairs
+from aish.safety.policy.modes import strictest
+from aish.types.decisions import Mode
 from aish.types.events import Failed
 
 INVALID, SERVER = "invalid_request_error", "server_error"
@@ -178,3 +180,12 @@ def read_number(field: str, given: str, *, least: int = 1, most: int) -> int:
     if not is_number or not least <= int(given) <= most:
         raise bad_field(field, f"must be a number from {least} to {most}")
     return int(given)
+
+
+def check_mode(given: str, most: Mode) -> Mode:
+    """The mode that a body names. Raises HttpProblem if there is none, or if it goes further than `most`."""
+    if given not in set(Mode):
+        raise bad_field("mode", f"must be one of {', '.join(Mode)}")
+    if strictest(Mode(given), most) != given:
+        raise bad_field("mode", f"this key may go as far as {most} (serve.max_mode)")
+    return Mode(given)

@@ -25,6 +25,7 @@ from aish.types.records import Document
 from aish.types.tools import Arguments
 
 KIND = "approval"
+CONFIRMATION = "yes"
 # How often to look for an answer that another process received.
 _POLL_S = 1.0
 # How long an answered question can still be read.
@@ -46,8 +47,11 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Given(msgspec.Struct, frozen=True):
+    """`confirm` spells out "yes" where the gate insists on asking: one wrong click must not lose a home."""
+
     choice: Choice
     note: str = ""
+    confirm: str = ""
     arguments: dict[str, Any] | None = None
 
 
@@ -152,11 +156,15 @@ def _already_answered(approval: Approval) -> HttpProblem:
 
 def _check(question: Question, given: Given) -> None:
     if given.choice is Choice.LATER:
-        raise bad_field("choice", "must be yes, no, turn, always or edit")
+        raise bad_field("choice", "must be yes, no, step, turn, session, always or edit")
     if given.choice is Choice.ALWAYS and not question.always:
         raise bad_field("choice", "no rule would be narrow enough to allow this always")
-    if given.choice is Choice.TURN and not question.like:
+    if given.choice in (Choice.TURN, Choice.SESSION) and not question.like:
         raise bad_field("choice", "this is asked about each time")
+    if given.choice is Choice.STEP and not question.others:
+        raise bad_field("choice", "there are no other calls like this in the step")
+    if question.insist and given.choice is not Choice.NO and given.confirm != CONFIRMATION:
+        raise bad_field("confirm", f'must be "{CONFIRMATION}": {question.reason}')
     if given.choice is Choice.EDIT:
         _check_edit(question, given.arguments)
 

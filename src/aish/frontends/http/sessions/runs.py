@@ -21,12 +21,22 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.server.engine_host import EngineHost
-from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body, read_number, uncovered_model
+from aish.frontends.http.server.http_errors import (
+    HttpProblem,
+    bad_field,
+    check_mode,
+    decode_body,
+    read_number,
+    uncovered_model,
+)
+from aish.frontends.http.sessions.approvals import CONFIRMATION
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun
+from aish.safety.policy.modes import strictest
 from aish.tool_calls.schema.validator import schema_errors
+from aish.types.decisions import Danger, Mode
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.runs import OPEN_STATES, Halt, HaltAnswer, HaltChoice, RunKind, RunRecord
@@ -48,10 +58,14 @@ class GoalBody(msgspec.Struct, frozen=True):
     max_steps: int | None = None
     max_cost: float | None = None
     max_minutes: float | None = None
+    mode: str | None = None
 
 
 class ResumeBody(msgspec.Struct, frozen=True):
+    """`confirm` spells out "yes" for a call that is a catastrophe."""
+
     answer: HaltAnswer | None = None
+    confirm: str = ""
 
 
 _goal_decoder = msgspec.json.Decoder(GoalBody)
@@ -116,11 +130,17 @@ class ServerRuns:
             may_fall_back=caller.may_use_model(config.routing.fallback),
             owner=caller.owner,
             payer=caller.payer,
+            mode=self._read_mode(caller, given.mode),
         )
         session = caller.session(new_id("sess"))
         owning = engine.runs.start(RunKind.NORRIS, check_goal(given.goal), body, session=session)
         run = await self._begin(owning, None)
         await exchange.reply(202, await self._encode(caller, run))
+
+    def _read_mode(self, caller: Caller, given: str | None) -> Mode:
+        """As for a turn; without one as far as the key may go."""
+        most = self._host.config.max_mode if caller.owner else Mode.AUTO
+        return strictest(Mode.AUTO, most) if given is None else check_mode(given, most)
 
     async def resume(self, exchange: Exchange, caller: Caller, id: str) -> None:
         given = decode_body(await exchange.body(_MAX_BODY_BYTES) or b"{}", _resume_decoder)
@@ -133,7 +153,7 @@ class ServerRuns:
             if run.kind is RunKind.PLAN:
                 await self._begin_plan(run)
             else:
-                _check_answer(run, given.answer)
+                _check_answer(run, given.answer, given.confirm)
                 await self._begin(engine.runs.take_over(id), given.answer)
         except RunBusy as exc:
             raise HttpProblem(409, exc.message, code="run_busy") from exc
@@ -306,13 +326,18 @@ def _check(given: GoalBody) -> None:
         raise bad_field("max_minutes", "must be more than 0")
 
 
-def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
+def _check_answer(run: RunRecord, answer: HaltAnswer | None, confirm: str) -> None:
     if answer is not None and answer.choice is HaltChoice.EDIT and answer.arguments is None:
         raise bad_field("answer.arguments", "are needed with edit")
     halt = msgspec.json.decode(run.body, type=GoalState).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
     requested, arguments = halt and halt.question, answer and answer.arguments
+    proceeds = answer is not None and answer.choice in (HaltChoice.PROCEED, HaltChoice.EDIT)
+    question = halt.question if halt is not None else None
+    is_catastrophe = question is not None and question.danger is Danger.CATASTROPHE
+    if question is not None and is_catastrophe and proceeds and confirm != CONFIRMATION:
+        raise bad_field("confirm", f'must be "{CONFIRMATION}": {question.reason}')
     if requested and arguments is not None and (errors := schema_errors(requested.schema, arguments)):
         raise bad_field("answer.arguments", f"do not fit {requested.tool}: {'; '.join(errors)}")
 

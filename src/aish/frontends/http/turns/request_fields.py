@@ -13,13 +13,15 @@ import msgspec
 from aish.errors import UsageError
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.server.http_errors import HttpProblem, bad_field, uncovered_model
+from aish.frontends.http.server.http_errors import HttpProblem, bad_field, check_mode, uncovered_model
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import (
     RequestTools,
     runnable_tools,
 )
 from aish.frontends.run_requests import make_planning
+from aish.safety.policy.modes import strictest
+from aish.types.decisions import Mode
 from aish.types.messages import (
     AssistantMessage,
     Message,
@@ -47,6 +49,7 @@ class Extensions(Knobs, frozen=True):
     trace: bool | None = None
     planner: Any = None
     tool_mode: Literal["auto", "native", "constrained", "prompted"] | None = None
+    mode: str | None = None
 
 
 _knob_values = attrgetter(*Knobs.__struct_fields__)
@@ -76,6 +79,16 @@ def read_limits(service: Service, extensions: Extensions) -> TurnLimits:
         max_steps=limits.max_steps if steps is None else min(steps, limits.max_steps),
         max_tool_calls=limits.max_tool_calls if calls is None else min(calls, limits.max_tool_calls),
     )
+
+
+def read_mode(service: Service, caller: Caller, given: str | None) -> Mode | None:
+    """The mode of a request; None leaves everything as it is. A key that is not an administrator's goes no further than
+    `serve.max_mode`."""
+    most = service.config.max_mode if caller.owner else Mode.AUTO
+    if given is None:
+        configured = service.runtime.config.gate.mode
+        return None if configured is Mode.ASK else strictest(configured, most)
+    return check_mode(given, most)
 
 
 def read_planning(service: Service, caller: Caller, extensions: Extensions) -> Planning | None:
@@ -152,6 +165,7 @@ def build_turn_request(
         dynamic_mcp="" if tools.dynamic is None else tools.dynamic.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
+        mode=read_mode(service, caller, extensions.mode),
         ask_about=tools.ask,
         may_fall_back=caller.may_use_model(service.fallback),
         retry_key=make_retry_key(caller, who, body) if who else "",

@@ -1,24 +1,33 @@
-"""Puts the gate's questions to the user at the terminal: shows the call, and lets its arguments be edited."""
+"""Puts the gate's questions to the user at the terminal, and reads the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from aish.frontends.shell.approvals.question_view import explain_lines, show_question
 from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
-from aish.frontends.terminal import Output, is_interactive, visible
+from aish.frontends.terminal import Output, is_interactive
 from aish.ports import Ask
 from aish.safety.commands import ShellContext, classify
-from aish.safety.policy.always_rules import is_too_wide
+from aish.safety.policy.always_rules import covers_example, is_too_wide
 from aish.safety.policy.judgement import Judgement
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.types.decisions import Answer, Choice, Question, QuestionKind
-from aish.types.tools import Arguments
 
 _CHOICES = {
-    "y": Choice.YES, "yes": Choice.YES, "n": Choice.NO, "no": Choice.NO, "t": Choice.TURN, "turn": Choice.TURN,
-    "a": Choice.ALWAYS, "always": Choice.ALWAYS, "e": Choice.EDIT, "edit": Choice.EDIT,
+    "y": Choice.YES, "yes": Choice.YES, "n": Choice.NO, "no": Choice.NO, "l": Choice.STEP, "all": Choice.STEP,
+    "t": Choice.TURN, "turn": Choice.TURN, "s": Choice.SESSION, "session": Choice.SESSION, "a": Choice.ALWAYS,
+    "always": Choice.ALWAYS, "e": Choice.EDIT, "edit": Choice.EDIT,
 }  # fmt: skip
+_PLAN_PROMPT = "follow this plan? [a]pprove, [e]dit, [r]efuse: "
+TYPED_YES = "this cannot be undone; type yes to run it: "
 HARMLESS = "only reads, as far as can be told"
+_NOT_OFFERED = {
+    Choice.STEP: "there are no other calls like this in the step",
+    Choice.TURN: "this is asked about each time",
+    Choice.SESSION: "this is asked about each time",
+    Choice.ALWAYS: "no rule would be narrow enough to allow this always",
+}
 
 
 async def approve_all(question: Question) -> Answer:
@@ -28,92 +37,124 @@ async def approve_all(question: Question) -> Answer:
     return Answer(Choice.YES)
 
 
-def make_consent(output: Output, reader: StdinReader, *, yes: bool) -> Ask | None:
-    """None if there is no user to ask."""
+def make_consent(output: Output, reader: StdinReader, env: Mapping[str, str], *, yes: bool) -> Ask | None:
+    """None if there is no user to ask. `env` names the user's editor."""
     if yes:
         return approve_all
-    return TerminalConsent(output, reader) if is_interactive() else None
+    return TerminalConsent(output, reader, env) if is_interactive() else None
 
 
 class TerminalConsent:
-    def __init__(self, output: Output, reader: AnswerReader) -> None:
+    def __init__(self, output: Output, reader: AnswerReader, env: Mapping[str, str]) -> None:
         self._output = output
         self._reader = reader
+        self._env = env
 
     async def __call__(self, question: Question) -> Answer:
         """An empty line and the end of input are a no; an unknown word is asked about again."""
         drop_typed_ahead()  # keys typed before the question was shown do not answer it
-        self._output.note(f"{question.tool} wants to run: {question.reason}")
-        self._output.note(call_text(question))
+        if question.kind is QuestionKind.PLAN:
+            return await self._ask_about_plan(question)
+        show_question(question, self._output)
+        if question.insist and question.kind is QuestionKind.EFFECT:
+            return await self._ask_for_word(question)
         while True:
             line = await self._reader.read(_prompt(question))
             word = "" if line is None else line.strip().lower()
             if not word:
                 return Answer(Choice.NO, "the user did not say yes")
-            if question.kind is QuestionKind.REPEAT and word not in ("y", "yes", "n", "no"):
-                continue
-            if word in ("x", "explain"):
+            if word in ("x", "explain") and question.kind is QuestionKind.EFFECT:
                 self._explain(question)
-                continue
-            choice = _CHOICES.get(word)
-            if choice is Choice.EDIT:
-                arguments = await read_edited_arguments(question, self._reader, self._output)
-                if arguments is not None:
-                    return Answer(Choice.EDIT, arguments=arguments)
-            elif choice is Choice.TURN and not question.like:
-                self._output.note("this is asked about each time")
-            elif choice is Choice.ALWAYS and not question.always:
-                self._output.note("no rule would be narrow enough to allow this always")
-            elif choice is Choice.ALWAYS:
-                command = question.tool == SHELL_TOOL
-                if always := await ask_for_rule(question.always, self._reader, self._output, command=command):
-                    return always
-            elif choice is not None:
-                return Answer(choice)
+            elif (answer := await self._read_answer(question, _CHOICES.get(word))) is not None:
+                return answer
+
+    async def _ask_about_plan(self, question: Question) -> Answer:
+        """The plan itself has been printed."""
+        while True:
+            match ((await self._reader.read(_PLAN_PROMPT)) or "").strip().lower():
+                case "a" | "approve" | "y" | "yes":
+                    return Answer(Choice.YES)
+                case "e" | "edit":
+                    from aish.frontends.shell.approvals.editor import read_edited_arguments
+
+                    edited = await read_edited_arguments(question, self._reader, self._output, self._env)
+                    if edited is not None:
+                        return Answer(Choice.EDIT, arguments=edited)
+                case "" | "r" | "refuse" | "n" | "no":
+                    return Answer(Choice.NO)
+
+    async def _ask_for_word(self, question: Question) -> Answer:
+        """Only "yes", spelled out, is a yes."""
+        while True:
+            typed = ((await self._reader.read(TYPED_YES)) or "").strip().lower()
+            if typed not in ("x", "explain"):
+                return Answer(Choice.YES) if typed == "yes" else Answer(Choice.NO, "the user did not type yes")
+            self._explain(question)
+
+    async def _read_answer(self, question: Question, choice: Choice | None) -> Answer | None:
+        """None: the user is asked again."""
+        if choice is None or (question.kind is QuestionKind.REPEAT and choice not in (Choice.YES, Choice.NO)):
+            return None
+        if not _is_offered(question, choice):
+            self._output.note(_NOT_OFFERED[choice])
+            return None
+        if choice is Choice.EDIT:
+            from aish.frontends.shell.approvals.editor import read_edited_arguments
+
+            arguments = await read_edited_arguments(question, self._reader, self._output, self._env)
+            return None if arguments is None else Answer(Choice.EDIT, arguments=arguments)
+        if choice is Choice.ALWAYS:
+            command = question.tool == SHELL_TOOL
+            example = str(question.arguments.get("command", "")) if command else question.tool
+            return await ask_for_rule(question.always, self._reader, self._output, command=command, example=example)
+        return Answer(choice)
 
     def _explain(self, question: Question) -> None:
-        if question.preview:
-            self._output.note(arguments_text(question))
-        for reason in question.reasons or (question.reason,):
-            self._output.note(f"- {reason}")
-        if question.always:
-            self._output.note(f"[a]lways adds the rule: {question.always}")
+        for line in explain_lines(question):
+            self._output.note(line)
+
+
+def _is_offered(question: Question, choice: Choice) -> bool:
+    match choice:
+        case Choice.STEP:
+            return bool(question.others)
+        case Choice.TURN | Choice.SESSION:
+            return bool(question.like)
+        case Choice.ALWAYS:
+            return bool(question.always)
+        case _:
+            return True
 
 
 def _prompt(question: Question) -> str:
     if question.kind is QuestionKind.REPEAT:
         return "go on? [y]es, [n]o: "
-    always = f", [a]lways for {visible(question.always.removeprefix('always '))}" if question.always else ""
-    turn = ", yes for this [t]urn" if question.like else ""
-    return f"run it? [y]es, [n]o, [e]dit, e[x]plain{turn}{always}: "
+    words = ["[y]es", "[n]o", "[e]dit", "e[x]plain"]
+    words += ["a[l]l"] if question.others else []
+    words += ["[t]urn", "[s]ession"] if question.like else []
+    words += ["[a]lways"] if question.always else []
+    return f"run it? {', '.join(words)}: "
 
 
-async def ask_for_rule(always: str, reader: AnswerReader, output: Output, *, command: bool) -> Answer | None:
-    """Lets the user edit the rule to add. None if they gave none that can be accepted."""
+async def ask_for_rule(
+    always: str, reader: AnswerReader, output: Output, *, command: bool, example: str = ""
+) -> Answer | None:
+    """Lets the user edit the rule to add. None if they gave none that can be accepted. `example` is the command or the
+    tool that is asked about, which the rule must cover; "" if that is unknown."""
     proposed = always.removeprefix("always ")
     typed = await reader.read("always allow: ", proposed)
     if typed is None:
         return None
     rule = typed.strip() or proposed
-    if rule != proposed and is_too_wide(rule, command=command):
+    if rule == proposed:
+        return Answer(Choice.ALWAYS, rule=rule)
+    if is_too_wide(rule, command=command):
         output.note("that would allow nearly everything; nothing was run or kept")
         return None
+    if example and not covers_example(proposed, rule, example, command=command):
+        output.note(f"{rule!r} does not cover what is asked about: {example}; nothing was run or kept")
+        return None
     return Answer(Choice.ALWAYS, rule=rule)
-
-
-def call_text(question: Question) -> str:
-    """The call with its preview. A diff stands alone: it says more than the arguments that it comes from."""
-    if question.preview.startswith("--- "):
-        return question.preview
-    arguments = arguments_text(question)
-    return f"{arguments}\n{question.preview}" if question.preview else arguments
-
-
-def arguments_text(question: Question) -> str:
-    command = question.arguments.get("command")
-    if isinstance(command, str) and len(question.arguments) == 1:
-        return f"$ {command}"
-    return _json(question.arguments, indent=2)
 
 
 def level_line(command: str, context: ShellContext) -> str:
@@ -128,36 +169,3 @@ def verdict_lines(judged: Judgement) -> Iterator[str]:
     for more in judged.reasons:
         if more != reason:
             yield f"  - {more}"
-
-
-async def read_edited_arguments(question: Question, reader: AnswerReader, output: Output) -> Arguments | None:
-    """The arguments as the user has edited them: a command as it is, others as JSON. None if they are empty or
-    invalid."""
-    command = question.arguments.get("command")
-    if isinstance(command, str):
-        line = await reader.read("new command: ", command)
-    else:
-        line = await reader.read("new arguments (JSON): ", _json(question.arguments))
-    if not line or not line.strip():
-        return None
-    if isinstance(command, str):
-        return {**question.arguments, "command": line}
-    import json
-
-    from aish.tool_calls.schema.validator import schema_errors
-
-    try:
-        arguments = json.loads(line)
-    except (ValueError, RecursionError) as exc:
-        output.note(f"that is not JSON: {exc}")
-        return None
-    if errors := schema_errors(question.schema, arguments):
-        output.note(f"that does not fit {question.tool}: {'; '.join(errors)}")
-        return None
-    return arguments if isinstance(arguments, dict) else None
-
-
-def _json(arguments: Arguments, indent: int | None = None) -> str:
-    import json  # not before the first question
-
-    return json.dumps(arguments, ensure_ascii=False, indent=indent)

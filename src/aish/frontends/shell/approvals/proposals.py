@@ -14,7 +14,7 @@ from aish.frontends.shell.approvals.consent import HARMLESS, ask_for_rule
 from aish.frontends.shell.command_hints import split_by_availability
 from aish.frontends.shell.shell import Shell
 from aish.safety.policy.judgement import Judgement
-from aish.types.decisions import Answer, Choice, Question, Verdict
+from aish.types.decisions import Answer, Choice, Mode, Question, Verdict
 from aish.types.live_shell import RunResult
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus
@@ -66,7 +66,7 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
             case "r" | "run" | "y" | "yes":
                 return command, _YES
             case "a" | "always":
-                if always := await _ask_for_rule(shell, judged):
+                if always := await _ask_for_rule(shell, judged, command):
                     return command, always
             case "e" | "edit":
                 command = (await shell.read("$ ", command)) or command
@@ -80,11 +80,11 @@ async def _choose(shell: Shell, command: str) -> tuple[str, Answer] | tuple[()] 
                 shell.output.note(f"  {other!r} is none of these; nothing was run")
 
 
-async def _ask_for_rule(shell: Shell, judged: Judgement) -> Answer | None:
+async def _ask_for_rule(shell: Shell, judged: Judgement, command: str) -> Answer | None:
     if judged.always is None:
         shell.output.note("  no rule would be narrow enough to allow this always")
         return None
-    return await ask_for_rule(judged.always.title, shell, shell.output, command=True)
+    return await ask_for_rule(judged.always.title, shell, shell.output, command=True, example=command)
 
 
 def _explain(shell: Shell, judged: Judgement) -> None:
@@ -103,7 +103,7 @@ async def _run(shell: Shell, command: str, answer: Answer) -> bool:
         return answer if question.always else _YES
 
     with shell.runtime.choose_command(command):
-        result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent)
+        result = await shell.engine.call_tool(_TOOL, json.dumps({"command": command}), ask=consent, mode=Mode.ASK)
     text = text_of(result.parts)
     if text:
         shell.output.answer(text if text.endswith("\n") else f"{text}\n")

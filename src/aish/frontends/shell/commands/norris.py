@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import math
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
@@ -22,7 +22,9 @@ from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json, run_line
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.approvals.consent import call_text, read_edited_arguments
+from aish.frontends.shell.approvals.consent import TYPED_YES
+from aish.frontends.shell.approvals.editor import read_edited_arguments
+from aish.frontends.shell.approvals.question_view import show_call
 from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
 from aish.frontends.shell.render.event_printer import EventPrinter, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
@@ -31,6 +33,7 @@ from aish.frontends.signals import INTERRUPTED, is_stopped_alone, on_interrupt, 
 from aish.frontends.terminal import Output
 from aish.planner.run import PlanBody, resume_request
 from aish.runs.ownership import OwnedRun
+from aish.types.decisions import Danger
 from aish.types.events import ToolResult
 from aish.types.messages import text_of
 from aish.types.runs import (
@@ -45,6 +48,7 @@ from aish.types.runs import (
     StepRecord,
     StepState,
 )
+from aish.types.tools import ResultStatus
 
 HALTED = 6
 _RESUMED_WITHOUT_ANSWER = (HaltKind.MODEL_FAILED, HaltKind.PAUSE)  # there is nothing to decide
@@ -147,7 +151,7 @@ async def _prepare(engine: Engine, runtime: Runtime, model: str) -> TerminalWatc
 
     await ensure_model(engine, runtime, model, output, reader)
     await wait_for_tools(runtime, output)
-    return TerminalWatcher(output, make_printer, reader)
+    return TerminalWatcher(output, make_printer, reader, env)
 
 
 async def work(
@@ -289,7 +293,15 @@ class TerminalWatcher:
     """Shows the steps of the work, and the halts at which the user decides. With `reader` None there is no user to ask,
     and a halt ends the work."""
 
-    def __init__(self, output: Output, make_printer: Callable[[], EventPrinter], reader: AnswerReader | None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        make_printer: Callable[[], EventPrinter],
+        reader: AnswerReader | None,
+        env: Mapping[str, str],
+    ) -> None:
+        """`env` names the user's editor."""
+        self._env = env
         self._output = output
         self._make_printer = make_printer
         self._reader = reader
@@ -309,13 +321,13 @@ class TerminalWatcher:
         self._output.note(f"$ {command}")
         text = text_of(result.parts)
         left_out = f"\n… {len(text) - _SHOWN_CHARS} more characters …" if len(text) > _SHOWN_CHARS else ""
-        self._output.note(f"{text[:_SHOWN_CHARS].rstrip()}{left_out}\n[{result.status}]".lstrip())
+        self._output.note(f"{text[:_SHOWN_CHARS].rstrip()}{left_out}\n{_ending(result.status)}".strip())
 
     async def decide(self, halt: Halt) -> HaltAnswer:
         self._output.note(f"■ halted: {halt.reason}")
         if halt.question is not None:
             self._output.note(f"{halt.question.tool} would run:")
-            self._output.note(call_text(halt.question))
+            show_call(halt.question.arguments, halt.question.preview, self._output)
         if self._reader is None:
             return HaltAnswer(HaltChoice.STAY_HALTED)
         drop_typed_ahead()  # keys typed before the halt was shown do not answer it
@@ -338,9 +350,23 @@ class TerminalWatcher:
             return None
         if choice is HaltChoice.EDIT:
             assert halt.question is not None and self._reader is not None
-            arguments = await read_edited_arguments(halt.question, self._reader, self._output)
+            arguments = await read_edited_arguments(halt.question, self._reader, self._output, self._env)
             return HaltAnswer(choice, arguments=arguments) if arguments is not None else None
+        is_catastrophe = halt.question is not None and halt.question.danger is Danger.CATASTROPHE
+        if choice is HaltChoice.PROCEED and is_catastrophe:
+            assert self._reader is not None
+            word = await self._reader.read(TYPED_YES) or ""
+            return HaltAnswer(choice) if word.strip().lower() == "yes" else None
         return HaltAnswer(choice)
+
+
+def _ending(status: ResultStatus) -> str:
+    """How a call ended, in words; "" if it went well."""
+    if status is ResultStatus.OK:
+        return ""
+    if status is ResultStatus.TOOL_ERROR:
+        return "it failed"
+    return f"it did not run to its end: {status.value.replace('_', ' ')}"
 
 
 def report_lines(run: RunRecord, steps: list[StepRecord], *, resume_command: str = RESUME_COMMAND) -> list[str]:

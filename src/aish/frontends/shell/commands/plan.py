@@ -151,7 +151,7 @@ async def answer_planned(
     printer = JsonEventPrinter(output) if as_json else printer_for(output, display_for(output.out, env))
     async with (
         printer.waiting("planning"),
-        engine.turn(request, ask=make_consent(output, reader, yes=yes)) as batches,
+        engine.turn(request, ask=make_consent(output, reader, env, yes=yes)) as batches,
     ):
         async for events in batches:
             printer.show_all(events)
@@ -235,6 +235,8 @@ def _count_names(text: str) -> int:
 async def _ask_planned(shell: Shell, text: str, planning: Planning | None, tools: tuple[str, ...]) -> None:
     """Asks the model in this conversation, with a plan."""
     before = shell.request
+    if planning is not None:
+        planning = msgspec.structs.replace(planning, confirm=True)
     shell.change_request(planner=planning, tools=tools or before.tools)
     try:
         await ask_model(shell, text)
@@ -243,4 +245,4 @@ async def _ask_planned(shell: Shell, text: str, planning: Planning | None, tools
 
 
 def _watcher(shell: Shell) -> TerminalWatcher:
-    return TerminalWatcher(shell.output, shell.make_printer, shell)
+    return TerminalWatcher(shell.output, shell.make_printer, shell, shell.runtime.launch_context.env)

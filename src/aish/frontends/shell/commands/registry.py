@@ -13,6 +13,7 @@ import msgspec
 from aish.errors import AishError
 from aish.frontends.shell.render.styles import columns_of
 from aish.frontends.shell.shell import Shell, format_error
+from aish.types.decisions import Mode
 
 Run = Callable[[Shell, str], Awaitable[None]]
 _USAGE_CHARS = 28
@@ -126,6 +127,7 @@ COMMANDS: dict[str, Command] = {
         words=("list", "add", "forget", "edit", "inject", "summarize", "clear", "import", "export"),
     ),
     "remember": Command("Tools", "keep a fact", _lazy("memory.remember"), A.TEXT),
+    "mode": Command("Work", "how much runs without a question", _lazy("mode.mode"), words=tuple(Mode)),
     "norris": Command("Work", "work towards a goal", _lazy("plan.norris"), A.TEXT, words=("resume", "list")),
     "plan": Command("Work", "plan first, then work", _lazy("plan.plan"), A.TEXT, words=("save", "run", "list")),
     "runs": Command("Work", "goals and plans of before, newest first", _lazy("plan.runs")),

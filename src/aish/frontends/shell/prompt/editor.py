@@ -19,7 +19,7 @@ from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
 from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loaded before the first Tab
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
-from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
@@ -64,7 +64,7 @@ class LineEditor:
             auto_suggest=AutoSuggestFromHistory(),
             enable_open_in_editor=True,
             enable_history_search=True,
-            key_bindings=_keys(self._is_unfinished),
+            key_bindings=_keys(self._is_unfinished, shell.cycle_mode),
             mouse_support=False,
             reserve_space_for_menu=6,
             prompt_continuation=_continuation,
@@ -216,7 +216,7 @@ def _continuation(width: int, line: int, wraps: int) -> str:
     return "" if wraps else "… "
 
 
-def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
+def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("escape", "enter")
@@ -231,6 +231,12 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
         if not buffer.text.startswith(_GOAL_COMMAND):
             buffer.text = _GOAL_COMMAND + buffer.text.lstrip()
             buffer.cursor_position = len(buffer.text)
+
+    @keys.add("s-tab", filter=~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        """Goes on to the next mode; in an open menu of completions it goes back, as usual."""
+        cycle_mode()
+        event.app.invalidate()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aish.frontends.shell.prompt.routing import Destination
 from aish.frontends.shell.shell import Shell
+from aish.types.decisions import Mode
 
 MARKS = {
     Destination.SHELL: ("$", "ansigreen"),
@@ -22,6 +23,7 @@ PLAIN_MARKS = {
     Destination.META: ":",
     Destination.NOTHING: ">",
 }
+_STYLES = {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow", "mode": "fg:ansicyan"}
 _FIELD = re.compile(r"{(\w+)}")
 _MAX_CWD_CHARS = 40
 
@@ -38,6 +40,7 @@ def prompt_fragments(shell: Shell, template: str, destination: Destination, *, p
         "ctx_used": str(shell.context_tokens),
         "ctx_max": str(shell.window or "?"),
         "cost": "?" if shell.usage.cost is None else f"${shell.usage.cost:.4f}",
+        "mode": "" if shell.mode is Mode.ASK else f"({shell.mode})",
         "status": f"{shell.status} " if shell.status else "",
     }
     fragments: Fragments = []
@@ -47,7 +50,9 @@ def prompt_fragments(shell: Shell, template: str, destination: Destination, *, p
         elif piece == "mark":
             fragments.append((f"fg:{colour} bold" if colour else "", mark))
         else:
-            style = "" if plain else {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow"}.get(piece, "")
+            style = (
+                "" if plain else {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow", "mode": "fg:ansicyan"}.get(piece, "")
+            )
             fragments.append((style, values.get(piece, f"{{{piece}}}")))
     return _collapse_spaces(fragments)
 

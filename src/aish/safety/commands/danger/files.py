@@ -84,7 +84,7 @@ def note_write(target: Field, change: PathChange, scope: Scope, findings: Findin
 
 
 def _judge_place(path: str, place: PathKind, change: PathChange, span: Span, findings: Findings, *, firm: bool) -> None:
-    text = f"{_VERBS[change]} {path}"
+    text = f"{_VERBS[change]} {path}{', unless it is there' if change is PathChange.CREATE else ''}"
     if path == _SYSRQ:
         findings.danger(f"{text}, which can stop the machine at once", span, "power.sysrq", "power", catastrophe=True)
     elif place is PathKind.DISK:

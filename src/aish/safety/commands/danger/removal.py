@@ -47,7 +47,7 @@ def check_rm(call: Call, scope: Scope, findings: Findings) -> None:
 def _check_target(
     call: Call, target: Field, scope: Scope, findings: Findings, *, recursive: bool, forced: bool
 ) -> None:
-    shown = target.shown
+    shown = "the files it is given" if target.shown in ("{}", "…") else target.shown
     if recursive and _may_be_root(target.text):
         findings.danger(f"removes everything, if {shown} turns out empty", call.span, "remove.root", "removal",
                         catastrophe=True)  # fmt: skip

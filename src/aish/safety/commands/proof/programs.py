@@ -246,7 +246,7 @@ def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: 
     if uncertain is not None:
         raise _Unproved(f"{uncertain.shown} may become an option of {name}")
     if permit.require and not found.has(*permit.require.split()):
-        raise _Unproved(f"{name} without {' or '.join(permit.require.split()[:3])} is not known to be read-only")
+        raise _Unproved(f"{name} is not known to be read-only")
     allowed = permit.max
     if permit.listing and not found.has(*permit.listing.split()):
         allowed = 0

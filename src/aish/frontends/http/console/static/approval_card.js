@@ -5,10 +5,10 @@ import { diff, isDiff, longText } from "./content.js";
 import { button, line, make, replace } from "./dom.js";
 import { pretty } from "./format.js";
 import { pending } from "./pending_approvals.js";
-import { effectBadge } from "./pickers.js";
+import { effectBadge, modeBadge } from "./pickers.js";
 import { clean } from "./sanitise.js";
 
-const CHOICES = { yes: "allowed", no: "refused", turn: "allowed for this turn", always: "always allowed", edit: "allowed with other arguments" };
+const CHOICES = { yes: "allowed", no: "refused", step: "allowed, all of them", turn: "allowed for this turn", session: "allowed for this session", always: "always allowed", edit: "allowed with other arguments" };
 
 /** `approval` may be unknown when a call begins to wait; then it is found by its call. */
 export function approvalCard(question, approval = null) {
@@ -37,10 +37,12 @@ class Card {
     const { question } = this;
     const reasons = (question.reasons ?? []).filter((reason) => reason !== question.reason);
     return [
-      make("h3", {}, make("code", {}, clean(question.tool)), " wants to run ", effectBadge(question.effect)),
-      line(clean(question.reason), question.insist ? "warn" : "note"),
+      make("h3", {}, make("code", {}, clean(question.tool)), " wants to run ", effectBadge(question.effect), modeBadge(question.mode)),
+      line(clean(question.reason), question.danger || question.insist ? "bad" : "note"),
+      question.loss ? line(clean(question.loss), "bad") : null,
       reasons.length ? make("ul", { class: "reasons" }, reasons.map((reason) => make("li", {}, clean(reason)))) : null,
       ...shown(question),
+      ...(question.others ?? []).flatMap((other) => shown(other)),
       question.always ? line(`“Always” adds the rule: ${clean(question.always)}`) : null,
     ].filter(Boolean);
   }
@@ -51,22 +53,34 @@ class Card {
       replace(this.answers, line("The model keeps making the same call."), this.#choice("yes", "Go on", "primary"), this.#choice("no", "Stop"));
       return;
     }
+    const others = question.others?.length ?? 0;
+    if (question.insist) return this.#offerTyped();
     this.note = make("input", { type: "text", placeholder: "Why not (told to the model)", "aria-label": "Why not" });
     this.note.addEventListener("keydown", (event) => event.key === "Enter" && this.#give({ choice: "no", note: this.note.value }));
     replace(
       this.answers,
       this.#choice("yes", "Yes", "primary"),
       this.#choice("no", "No"),
+      others ? this.#choice("step", `Yes, to all ${others + 1}`, "", "Covers the calls that are listed", "l") : null,
       question.like ? this.#choice("turn", "Yes, for this turn", "", `Covers ${question.like}`) : null,
+      question.like ? this.#choice("session", "Yes, for this session", "", `Covers ${question.like}`) : null,
       question.always ? this.#choice("always", "Always") : null,
       button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
       this.note,
     );
   }
 
-  #choice(choice, label, kind = "", title = "") {
+  /** What cannot be undone needs the word, not a click. */
+  #offerTyped() {
+    const typed = make("input", { type: "text", placeholder: "type yes to run it", "aria-label": "Type yes to run it", autocomplete: "off" });
+    const run = () => this.#give({ choice: "yes", confirm: typed.value.trim() });
+    typed.addEventListener("keydown", (event) => event.key === "Enter" && run());
+    replace(this.answers, line("This cannot be undone.", "bad"), typed, button("Run it", run), this.#choice("no", "No", "primary"));
+  }
+
+  #choice(choice, label, kind = "", title = "", key = choice[0]) {
     const give = () => this.#give({ choice, note: choice === "no" ? (this.note?.value ?? "") : "" });
-    return button(label, give, { class: kind, title, "aria-keyshortcuts": choice[0] });
+    return button(label, give, { class: kind, title, "aria-keyshortcuts": key });
   }
 
   #edit() {

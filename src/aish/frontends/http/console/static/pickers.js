@@ -1,4 +1,4 @@
-// The choices for a question: model, tools, planner. Remembered between visits.
+// The choices for a question: model, mode, tools, planner. Remembered between visits.
 
 import { find } from "./api.js";
 import { button, line, make, replace } from "./dom.js";
@@ -7,6 +7,8 @@ import { keep, recall } from "./local_storage.js";
 import { clean } from "./sanitise.js";
 
 const SHOWN_TOOLS = 200; // of a filtered list; typing narrows it
+
+const MODES = [["", "Server's mode"], ["ask", "Ask"], ["edits", "Edits unasked"], ["auto", "Auto"], ["plan", "Plan only"]];
 
 export class Pickers {
   constructor() {
@@ -17,6 +19,9 @@ export class Pickers {
     this.planner = make("input", { type: "checkbox", role: "switch", id: "planner" });
     this.planner.checked = recall("planner", false);
     this.planner.addEventListener("change", () => keep("planner", this.planner.checked));
+    this.mode = make("select", { "aria-label": "Mode", title: "How much runs without a question" }, MODES.map(([value, label]) => make("option", { value }, label)));
+    this.mode.value = recall("mode", "");
+    this.mode.addEventListener("change", () => keep("mode", this.mode.value));
     this.toolsButton = make("button", { type: "button", class: "quiet", popovertarget: "tools-panel" }, "Tools");
     this.list = make("div", { class: "tool-list" });
     const about = "What the server's configuration gives every request";
@@ -26,6 +31,7 @@ export class Pickers {
       "div",
       { class: "pickers" },
       this.model,
+      this.mode,
       this.toolsButton,
       make("label", { class: "switch", for: "planner" }, this.planner, "Plan first"),
       this.panel,
@@ -46,6 +52,7 @@ export class Pickers {
   fields() {
     const fields = { model: this.model.value };
     if (this.planner.checked) fields.planner = true;
+    if (this.mode.value) fields.mode = this.mode.value;
     if (this.picked === null) return fields;
     const named = this.picked.map((name) => ({ type: "function", function: { name } }));
     if (!named.length) return { ...fields, tool_choice: "none" };
@@ -109,6 +116,11 @@ export class Pickers {
     this.byServer.setAttribute("aria-pressed", String(this.picked === null));
     this.toolsButton.textContent = this.picked === null ? "Tools" : this.picked.length ? some(this.picked.length, "tool") : "No tools";
   }
+}
+
+/** Nothing in the usual mode. */
+export function modeBadge(mode) {
+  return mode && mode !== "ask" ? make("span", { class: "badge" }, `${mode} mode`) : null;
 }
 
 export function effectBadge(effect) {

@@ -14,7 +14,7 @@ const LIST = [
   ["Enter", "send; in a list: open"],
   ["Shift+Enter", "new line"],
   ["Escape", "stop an answer, close what is open"],
-  ["y · n · t · a · e", "on an approval: yes, no, this turn, always, edit"],
+  ["y · n · l · t · s · a · e", "on an approval: yes, no, all that are listed, this turn, this session, always, edit"],
   [".", "light, dark, or as the system has it"],
 ];
 
