@@ -24,7 +24,7 @@ from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
 from aish.types.context import ContextView
-from aish.types.live_shell import RunEnd, RunResult
+from aish.types.live_shell import RunResult
 from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
@@ -50,6 +50,8 @@ class Editor(Protocol):
     async def read(self, typed: str = "") -> str | None: ...
 
     async def ask(self, question: str, typed: str = "") -> str | None: ...
+
+    def remember(self, line: str) -> None: ...
 
 
 class Notices:
@@ -255,24 +257,27 @@ class Shell:
 
     # Commands in the live bash.
 
-    async def run_line(self, line: str, *, attach: bool, typed: bool = False) -> RunResult:
+    async def run_line(self, line: str, *, attach: bool, typed: bool = False, is_proposal: bool = False) -> RunResult:
         """Runs a line in the live bash; `attach` adds it to the context of the next question. After a line that the
-        user has `typed`, the prompt shows how it ended."""
+        user has `typed`, or chosen from an answer as if it were typed, the prompt shows how it ended. A proposal
+        enters the history, and cannot end the shell."""
         if self.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
         # The program gets Ctrl-C itself; the line is not left half way.
         with self._notices.defer(), on_interrupt(do_nothing):
-            result = await self.live.run_user(line, terminal)
+            if is_proposal:
+                self._editor.remember(line)
+            result = await self.live.run_user(line, terminal, may_exit=not is_proposal)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
         if typed:
             self.status = "" if result.status == 0 else f"[{result.status}]"
         self._typed_ahead = result.typed_ahead
-        if result.end is RunEnd.EXITED:
+        if self.live.exited.is_set():
             self.leave()
         if attach:
-            self.command_context.add_run(result)
+            self.command_context.add_run(result, is_proposal=is_proposal)
         return result
 
     # The first prompt.

@@ -56,6 +56,7 @@ __aish_idle() {
   __aish_ps1=${PS1-} PS1=''
   __aish_jobs
   { builtin jobs -p; builtin echo end; } >|"$__aish_dir/jobs.pids" 2>/dev/null || :
+  { builtin declare -px; builtin echo '# end'; } >|"$__aish_dir/exports" 2>/dev/null || :
   __aish_hide
   [[ -n $__aish_out ]] || exec {__aish_out}>&2 2>"$__aish_dir/err" || __aish_out=''
   __aish_report || :

@@ -88,13 +88,11 @@ _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap 
 
 
 class CommandShell(Protocol):
-    """The user's shell. Commands run in copies of it, except those that the user chose to run in it."""
+    """The user's shell. Commands of a model run in copies of it."""
 
     def model_cwd(self, turn: str) -> str: ...
 
     async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap, is_proved: bool) -> RunResult: ...
-
-    async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
 
 @lru_cache(maxsize=4)
@@ -108,8 +106,7 @@ class ShellTools:
     """`env` is the whole environment of commands, because a model reads their output.
 
     If the user's live shell exists (`live`), each command runs in a copy of it, with its variables and functions, and a
-    `cd` holds for the next command of the same turn. Otherwise `cwd` gives the directory. `chosen` returns the command
-    that the user has just chosen to run in the live shell itself, or "".
+    `cd` holds for the next command of the same turn. Otherwise `cwd` gives the directory.
     """
 
     def __init__(
@@ -120,14 +117,12 @@ class ShellTools:
         sandbox: Sandbox,
         env: Mapping[str, str],
         live: Callable[[], CommandShell | None] = lambda: None,
-        chosen: Callable[[], str] = lambda: "",
     ) -> None:
         self._env = {**{name: value for name, value in env.items() if not steers_bash(name)}, **QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._workspace = workspace
         self._sandbox = sandbox
         self._live = live
-        self._chosen = chosen
 
     def specs(self) -> Sequence[ToolSpec]:
         return _SPECS
@@ -156,12 +151,9 @@ class ShellTools:
     async def _run_live(self, live: CommandShell, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         before = live.model_cwd(context.turn)
         try:
-            if command == self._chosen():
-                result = await live.run_proposal(command, timeout_s)
-            else:
-                result = await live.run_model(
-                    command, timeout_s, turn=context.turn, wrap=self._sandbox.wrap, is_proved=context.is_proved
-                )
+            result = await live.run_model(
+                command, timeout_s, turn=context.turn, wrap=self._sandbox.wrap, is_proved=context.is_proved
+            )
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
         return _format_live_result(result, timeout_s, before)
@@ -202,8 +194,6 @@ def _format_live_result(result: RunResult, timeout_s: float, before: str) -> Too
     notes = {
         RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
         RunEnd.ASKED: "stopped: it asked for a password, and there is no user to give one",
-        RunEnd.EXITED: "this ended the shell; there is a new one",
-        RunEnd.LOST: "the shell was killed; there is a new one",
     }
     note = notes.get(result.end) or (f"exit code {result.status}" if result.status else "")
     moved = f"your working directory is now {result.cwd}" if result.cwd != before else ""

@@ -96,7 +96,12 @@ class LineEditor:
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
         answer that is being given."""
-        session: PromptSession[str] = PromptSession(history=InMemoryHistory(), output=_terminal_output())
+        session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(),
+            output=_terminal_output(),
+            key_bindings=_newline_key() if typed else None,
+            enable_open_in_editor=bool(typed),
+        )
         if not typed:  # keys typed before the question do not answer it, but may change a text that is to be edited
             clear_typeahead(session.app.input)
             drop_typed_ahead()
@@ -108,6 +113,10 @@ class LineEditor:
         except KeyboardInterrupt:
             self._shell.stop_answer()
             return None
+
+    def remember(self, line: str) -> None:
+        """Adds a line that was run without being typed."""
+        self._session.history.append_string(line)
 
     def _message(self) -> FormattedText:
         """The text before the line. prompt_toolkit asks for it at every row of a long line; it is made once a
@@ -214,6 +223,16 @@ def _parse_keys(typed: str) -> list[KeyPress]:
 def _continuation(width: int, line: int, wraps: int) -> str:
     """The text before the second and later lines of an entry; wrapped rows have none."""
     return "" if wraps else "… "
+
+
+def _newline_key() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
 
 
 def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
