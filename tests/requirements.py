@@ -122,6 +122,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/bash/test_live_bash.py::*",
         "tools/bash/test_model_lines.py::*",
         "e2e/test_shell_proposals.py::*",
+        "e2e/test_shell_blocks.py::*",
         "tools/bash/test_asking_bash.py::*",
         "tools/bash/test_streams.py::*",
         "process/test_pty.py::*",

@@ -20,6 +20,8 @@ _CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 # A carriage return before a newline is a line end of another system.
 _CONTROLS |= {0x0D: ""}
 _WIDTH = 24
+# Terminals take at most 100 000 characters of such a sequence, in base64.
+_MAX_COPIED_BYTES = 74_994
 
 
 def visible(text: str) -> str:
@@ -93,6 +95,17 @@ class Output:
         line = "".join(f"\x1b[{style}m{text}\x1b[0m" if style and self._color else text for text, style in shown)
         self._err.write(f"{line}\n")
         self._err.flush()
+
+    def copy(self, text: str) -> bool:
+        """Puts the text on the clipboard, if the terminal does that for programs (OSC 52). Whether it was sent."""
+        from base64 import b64encode  # for the first copy
+
+        data = text.encode("utf-8", "replace")
+        if not self._live or len(data) > _MAX_COPIED_BYTES:
+            return False
+        self._err.write(f"\x1b]52;c;{b64encode(data).decode()}\a")
+        self._err.flush()
+        return True
 
     def clear_screen(self) -> None:
         if self._live:

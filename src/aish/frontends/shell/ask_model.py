@@ -25,6 +25,7 @@ from aish.frontends.shell.command_hints import (
     split_by_availability,
 )
 from aish.frontends.shell.shell import Shell
+from aish.frontends.terminal import visible
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.live_shell import CommandHint
 from aish.types.messages import TextPart, UserMessage, user
@@ -50,7 +51,9 @@ async def ask_model(shell: Shell, text: str) -> None:
         reply = await _ask(shell, text, hints, continues=continues)
         if reply is None:
             return
-        commands = _drop_missing(shell, proposals(reply)) or known
+        commands = _drop_missing(shell, proposals(visible(reply))) or known
+        if not commands:
+            shell.mention_blocks()
         questions = find_delegations(reply)
         goes_on = await _offer(shell, commands) if commands else False
         answered = await run_delegations(shell, questions) if questions else False

@@ -22,7 +22,8 @@ from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
 from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
-from aish.frontends.terminal import Output
+from aish.frontends.terminal import Output, visible
+from aish.tool_calls.detect.proposals import AnswerBlock, find_blocks
 from aish.types.context import ContextView
 from aish.types.live_shell import RunResult
 from aish.types.models import ModelProfile
@@ -52,6 +53,13 @@ class Editor(Protocol):
     async def ask(self, question: str, typed: str = "") -> str | None: ...
 
     def remember(self, line: str) -> None: ...
+
+
+class LastAnswer(msgspec.Struct, frozen=True):
+    """What the model said last. `blocks` are numbered as they were shown."""
+
+    text: str = ""
+    blocks: tuple[AnswerBlock, ...] = ()
 
 
 class Notices:
@@ -113,12 +121,14 @@ class Shell:
         self.cost_since_ms = 0  # where `:cost` starts to count
         self.highlight = config.highlight
         self.reasoning: Reasoning = config.reasoning
+        self.answer = LastAnswer()
         self.status = ""  # how the user's last command ended, for the prompt
         self.is_leaving = False
         self._notices = notices
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
+        self._has_mentioned_blocks = False
         self._answering: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._editor = make_editor(self)
@@ -213,7 +223,8 @@ class Shell:
         from aish.frontends.shell.render.styles import display_for
 
         env, out = self.runtime.launch_context.env, self.output.out
-        return printer_for(self.output, display_for(out, env, highlight=self.highlight, reasoning=self.reasoning))
+        display = display_for(out, env, highlight=self.highlight, reasoning=self.reasoning, numbered=True)
+        return printer_for(self.output, display)
 
     async def show_turn(self, request: TurnRequest, summary: TurnSummary) -> bool:
         """Runs a turn and prints it as it arrives. Whether the user stopped it with Ctrl-C."""
@@ -231,13 +242,23 @@ class Shell:
 
     async def _print_turn(self, request: TurnRequest, summary: TurnSummary) -> None:
         printer = self.make_printer()
-        async with (
-            printer.waiting(f"waiting for {self.model or 'a model'}"),
-            self.engine.turn(request, ask=self.make_consent()) as batches,
-        ):
-            async for events in batches:
-                summary.add(events)
-                printer.show_all(events)
+        try:
+            async with (
+                printer.waiting(f"waiting for {self.model or 'a model'}"),
+                self.engine.turn(request, ask=self.make_consent()) as batches,
+            ):
+                async for events in batches:
+                    summary.add(events)
+                    printer.show_all(events)
+        finally:
+            if summary.text.strip():
+                self.answer = LastAnswer(summary.text, tuple(printer.blocks or find_blocks(visible(summary.text))))
+
+    def mention_blocks(self) -> None:
+        """Says once what can be done with the blocks of an answer."""
+        if not self._has_mentioned_blocks and any(block.command for block in self.answer.blocks):
+            self._has_mentioned_blocks = True
+            self.output.note("· F5 runs the last block; :run N, :copy N, :edit N, :revise N TEXT take the one you name")
 
     def stop_answer(self) -> None:
         """Stops the turn that is being shown, if there is one."""

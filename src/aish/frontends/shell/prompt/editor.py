@@ -251,6 +251,12 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
             buffer.text = _GOAL_COMMAND + buffer.text.lstrip()
             buffer.cursor_position = len(buffer.text)
 
+    @keys.add("f5", filter=Condition(lambda: not get_app().current_buffer.text))
+    def _(event: KeyPressEvent) -> None:
+        """Runs the last block of the answer."""
+        event.current_buffer.text = ":run"
+        event.current_buffer.validate_and_handle()
+
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
         """Does nothing, as in bash: no program runs that could be suspended."""

@@ -12,6 +12,7 @@ from aish.frontends.shell.render.styles import DisplayOptions, columns_of
 from aish.frontends.shell.render.wait_line import Ticker, WaitLine
 from aish.frontends.terminal import Output
 from aish.ports import Ask
+from aish.tool_calls.detect.proposals import AnswerBlock
 from aish.types.events import (
     LIMIT_ENDS,
     Event,
@@ -65,6 +66,7 @@ class EventPrinter:
         self.output = output
         self.end: TurnEnd | None = None
         self.has_refused = False
+        self.blocks: Sequence[AnswerBlock] = ()  # as numbered on the screen
         self.session = ""
         self._wait = wait or WaitLine(output, columns_of(sys.stderr))
 
@@ -79,6 +81,12 @@ class EventPrinter:
     def show_all(self, events: Sequence[Event]) -> None:
         for event in events:
             self.show(event)
+
+    def show_text(self, text: str) -> None:
+        """Shows a text as an answer."""
+        self.show(Event("", "", 0, 0, TextDelta(text)))
+        self.on_turn_over()
+        self.output.end_line()
 
     @property
     def exit_code(self) -> int:

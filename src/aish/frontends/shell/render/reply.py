@@ -23,6 +23,7 @@ from aish.frontends.shell.render.tool_frames import (
 )
 from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, WaitLine
 from aish.frontends.terminal import Output, visible
+from aish.tool_calls.detect.proposals import BlockScanner
 from aish.types.events import (
     ArgumentsDelta,
     DecisionAsked,
@@ -87,7 +88,11 @@ class ReplyPrinter(EventPrinter):
         self._columns = columns or columns_of(output.out)
         super().__init__(output, wait or WaitLine(output, self._columns))
         self._display = display
-        self._markdown = Markdown(output.write_safe, self._columns, find_highlighter=self._find_highlighter)
+        scanner = BlockScanner() if display.numbered else None
+        self.blocks = scanner.blocks if scanner else ()
+        self._markdown = Markdown(
+            output.write_safe, self._columns, find_highlighter=self._find_highlighter, blocks=scanner
+        )
         self._reasoning = ReasoningText(output.write_safe, self._columns, styled=display.styled)
         self._is_thinking = False
         self._running_calls: dict[str, str] = {}  # names by id
