@@ -123,6 +123,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/bash/test_model_lines.py::*",
         "e2e/test_shell_proposals.py::*",
         "e2e/test_shell_blocks.py::*",
+        "e2e/test_shell_output.py::*",
         "tools/bash/test_asking_bash.py::*",
         "tools/bash/test_streams.py::*",
         "process/test_pty.py::*",

@@ -35,8 +35,14 @@ DEADLINE_S = 30
 class Context:
     session, turn, call, owner, is_proved = "s", "t", "c", "", False
 
+    def __init__(self) -> None:
+        self.printed: list[str] = []
+
     def status(self, text: str) -> None:
         pass
+
+    def output(self, text: str) -> None:
+        self.printed.append(text)
 
 
 class ProvedContext(Context):
@@ -480,7 +486,8 @@ class Live:
     def model_cwd(self, turn):
         return self.cwd
 
-    async def run_model(self, line, timeout_s, *, turn, wrap, is_proved):
+    async def run_model(self, line, timeout_s, *, turn, wrap, is_proved, on_text):
+        on_text("early\n")
         wrapped = await wrap(("sh",), Path(self.cwd))
         return RunResult(line, self.status, self.ends_in, 0.0, f"{turn} {' '.join(wrapped)}")
 
@@ -490,6 +497,15 @@ def live_commands(cwd: Path, live: Live, sandbox) -> CommandRunner:
     commands._live = live
     commands.__dict__["sandbox"] = sandbox
     return commands
+
+
+async def test_what_a_command_prints_is_passed_on_as_it_comes(tmp_path):
+    context = Context()
+    await tools(tmp_path).call("run", {"command": "echo one; printf '\\303'; printf '\\244\\n'"}, context)
+    assert "".join(context.printed) == "one\nä\n"
+    context = Context()
+    await live_commands(tmp_path, Live(tmp_path), NoSandbox()).tools().call("run", {"command": "x"}, context)
+    assert context.printed == ["early\n"]
 
 
 async def test_commands_run_in_copies_of_the_live_shell_inside_the_sandbox(tmp_path):

@@ -114,7 +114,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     More: `charged_to` is the session that pays, if not its own, and `payer` the key that pays, if any. `memory` and
     `project`: facts and project files go along. `may_fall_back`: another model may answer if this one cannot be
     reached. `planner`: plan first, then work; `run` is the run of a plan to resume. `stream` False: events may come
-    late, since the client wants the whole answer. `traceparent` is the caller's W3C trace context, "" if there is none.
+    late, since the client wants the whole answer. `live_output`: what running tools print is shown. `traceparent` is
+    the caller's W3C trace context, "" if there is none.
     `owner` is the key of a tenant, "" for the local user and for administrators.
     """
 
@@ -148,6 +149,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling()
     limits: TurnLimits = TurnLimits()
     stream: bool = True
+    live_output: bool = False
     traceparent: str = ""
     owner: str = ""
 

@@ -222,6 +222,7 @@ class TurnBuilder:
             repair=request is None or request.repair,
             journal=journal,
             owner=owner,
+            live_output=request is not None and request.live_output,
         )
 
 

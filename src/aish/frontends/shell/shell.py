@@ -25,6 +25,7 @@ from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output, visible
 from aish.tool_calls.detect.proposals import AnswerBlock, find_blocks
 from aish.types.context import ContextView
+from aish.types.events import ToolResult
 from aish.types.live_shell import RunResult
 from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
@@ -122,6 +123,7 @@ class Shell:
         self.highlight = config.highlight
         self.reasoning: Reasoning = config.reasoning
         self.answer = LastAnswer()
+        self.results: list[ToolResult] = []  # of the last turn that had calls
         self.status = ""  # how the user's last command ended, for the prompt
         self.is_leaving = False
         self._notices = notices
@@ -242,6 +244,8 @@ class Shell:
 
     async def _print_turn(self, request: TurnRequest, summary: TurnSummary) -> None:
         printer = self.make_printer()
+        request = msgspec.structs.replace(request, live_output=True)
+        results: list[ToolResult] = []
         try:
             async with (
                 printer.waiting(f"waiting for {self.model or 'a model'}"),
@@ -249,8 +253,10 @@ class Shell:
             ):
                 async for events in batches:
                     summary.add(events)
+                    results += [event.body for event in events if isinstance(event.body, ToolResult)]
                     printer.show_all(events)
         finally:
+            self.results = results or self.results
             if summary.text.strip():
                 self.answer = LastAnswer(summary.text, tuple(printer.blocks or find_blocks(visible(summary.text))))
 

@@ -6,6 +6,7 @@ The process group is stopped when the line is done, times out or is cancelled.
 from __future__ import annotations
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
@@ -92,7 +93,16 @@ class CommandShell(Protocol):
 
     def model_cwd(self, turn: str) -> str: ...
 
-    async def run_model(self, line: str, timeout_s: float, *, turn: str, wrap: Wrap, is_proved: bool) -> RunResult: ...
+    async def run_model(
+        self,
+        line: str,
+        timeout_s: float,
+        *,
+        turn: str,
+        wrap: Wrap,
+        is_proved: bool,
+        on_text: Callable[[str], None],
+    ) -> RunResult: ...
 
 
 @lru_cache(maxsize=4)
@@ -152,7 +162,12 @@ class ShellTools:
         before = live.model_cwd(context.turn)
         try:
             result = await live.run_model(
-                command, timeout_s, turn=context.turn, wrap=self._sandbox.wrap, is_proved=context.is_proved
+                command,
+                timeout_s,
+                turn=context.turn,
+                wrap=self._sandbox.wrap,
+                is_proved=context.is_proved,
+                on_text=context.output,
             )
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
@@ -174,6 +189,7 @@ class ShellTools:
             term_wait_s=1.0,
         )
         capture = BoundedOutput()
+        decoder = getincrementaldecoder("utf-8")("replace")
         code: int | None = None
         try:
             async with ChildProcess.start(spec) as child:
@@ -182,6 +198,7 @@ class ShellTools:
                     async with asyncio.timeout(timeout_s):
                         async for piece in child.stdout:
                             capture.add(piece)
+                            context.output(decoder.decode(piece))
                         code = await child.wait()
                 except TimeoutError:
                     pass

@@ -1,9 +1,11 @@
-"""`:run`, `:copy`, `:edit`, `:revise` and `:last`: what can be done with the blocks of the last answer."""
+"""`:run`, `:copy`, `:edit`, `:revise`, `:last` and `:expand`: what can be done with the last answer and its output."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from aish.config import paths
 from aish.errors import UsageError
@@ -11,10 +13,13 @@ from aish.frontends.shell.approvals.proposals import run_chosen, show_command
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.prompt.routing import Destination, route_line
 from aish.frontends.shell.shell import Shell
+from aish.frontends.terminal import visible
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.tool_calls.detect.proposals import AnswerBlock
 from aish.types.decisions import Verdict
+from aish.types.messages import text_of
 
+_PAGER = "${PAGER:-$(command -v less || command -v more || echo cat)}"
 _PASTE = "\x1b[200~{}\x1b[201~"  # keys that a terminal sends for a text that is pasted
 _ORDINARY = "gate.exec"  # the rule that asks about any command; the others have found something in this one
 
@@ -88,6 +93,20 @@ async def last(shell: Shell, rest: str) -> None:
     if not shell.answer.text.strip():
         raise UsageError("there is no answer yet")
     shell.make_printer().show_text(shell.answer.text)
+
+
+async def expand(shell: Shell, rest: str) -> None:
+    """Pages the result of a call of the last turn that had calls."""
+    results = shell.results
+    if not results:
+        raise UsageError("no tool has been called yet")
+    if rest and not (rest.isdecimal() and 1 <= int(rest) <= len(results)):
+        raise UsageError(f"there is no output {rest}", hint=f"there are 1 to {len(results)}")
+    result = results[int(rest) - 1 if rest else -1]
+    with NamedTemporaryFile("w", prefix="aish-output-", suffix=".txt", encoding="utf-8", errors="replace") as file:
+        file.write(f"{visible(text_of(result.parts))}\n")
+        file.flush()
+        await shell.run_line(f"{_PAGER} {shlex.quote(file.name)}", attach=False)
 
 
 def find_block(shell: Shell, rest: str, *, runnable: bool = False) -> AnswerBlock:

@@ -111,6 +111,7 @@ COMMANDS: dict[str, Command] = {
     "copy": Command("Answer", "copy a block, to the clipboard and a file", _lazy("blocks.copy"), A.NUMBER),
     "edit": Command("Answer", "put a block at the prompt", _lazy("blocks.edit"), A.NUMBER),
     "revise": Command("Answer", "ask the model for another version of a block", _lazy("blocks.revise"), A.NUMBER_TEXT),
+    "expand": Command("Answer", "page the whole output of a tool call", _lazy("blocks.expand"), A.NUMBER),
     "last": Command("Answer", "show the last answer again", _lazy("blocks.last")),
     "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.TEXT),
     "tree": Command("Shell", "give the model the files of this folder", _lazy("conversation.tree"), A.PATH),

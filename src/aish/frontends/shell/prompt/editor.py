@@ -25,6 +25,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -252,9 +253,10 @@ def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:
             buffer.cursor_position = len(buffer.text)
 
     @keys.add("f5", filter=Condition(lambda: not get_app().current_buffer.text))
+    @keys.add("f6", filter=Condition(lambda: not get_app().current_buffer.text))
     def _(event: KeyPressEvent) -> None:
-        """Runs the last block of the answer."""
-        event.current_buffer.text = ":run"
+        """F5 runs the last block of the answer, F6 pages the last output of a tool."""
+        event.current_buffer.text = ":run" if event.key_sequence[0].key == Keys.F5 else ":expand"
         event.current_buffer.validate_and_handle()
 
     @keys.add("c-z")

@@ -163,6 +163,14 @@ class Markdown:
             at = len(text) if end < 0 else end + 1
         self._flush()
 
+    def show_held_word(self) -> int:
+        """Shows the word that is held back, because nothing has come after it for a while. Returns the column behind
+        it."""
+        self._wrap.end_word()
+        self._buffer.plain()
+        self._flush()
+        return self._wrap.column
+
     def close(self) -> None:
         """Shows everything held back and ends the line. The next text begins a new document."""
         if self._blocks:
