@@ -82,6 +82,7 @@ class LiveBash:
         self._model_lock = asyncio.Lock()
         self._model_cwds: dict[str, str] = {}  # by turn id
         self._snapshot_count = 0
+        self._known_state: tuple[str, Snapshot] | None = None  # with the nonce of the line after which it was read
         self._bash_changed = asyncio.Event()  # set when a bash has started, or when none will start again
         self._bash: BashProcess | None = None
         self._pty: Pty | None = None
@@ -231,14 +232,17 @@ class LiveBash:
         return self._cwd
 
     async def _snapshot(self) -> Snapshot | None:
-        """Waits until the shell waits. Returns None for a plain sh, which cannot list its state."""
+        """Waits until the shell waits. Returns None for a plain sh, which cannot list its state. Between two lines of
+        the user the state stays the same, so it is read once."""
         async with self._line_lock:
             bash = await self._get_ready_bash()
             self._was_used = True
             if self._is_plain_sh:
                 return None
-            self._snapshot_count += 1
-            return await take_snapshot(bash.channel, self._snapshot_count)
+            if self._known_state is None or self._known_state[0] != bash.status.nonce:
+                self._snapshot_count += 1
+                self._known_state = bash.status.nonce, await take_snapshot(bash.channel, self._snapshot_count)
+            return self._known_state[1]
 
     async def _run(self, run: Callable[[BashProcess, Pty], Awaitable[RunResult]]) -> RunResult:
         while True:
