@@ -56,6 +56,9 @@ class Editor(Protocol):
     def remember(self, line: str) -> None: ...
 
 
+PASTE = "\x1b[200~{}\x1b[201~"  # keys that a terminal sends for a text that is pasted
+
+
 class LastAnswer(msgspec.Struct, frozen=True):
     """What the model said last. `blocks` are numbered as they were shown."""
 
@@ -153,6 +156,20 @@ class Shell:
     def type_ahead(self, text: str) -> None:
         """Puts text before the keys that the next prompt replays."""
         self._typed_ahead = text + self._typed_ahead
+
+    def keep_typed_ahead(self) -> None:
+        """Takes what was typed before a question is shown. It is no answer, and stands at the next prompt, where Enter
+        runs it."""
+        if not sys.stdin.isatty():
+            return
+        import termios
+
+        from aish.process.terminal import drain_input
+
+        with suppress(OSError, termios.error):
+            text = drain_input(sys.stdin.fileno()).decode("utf-8", "replace").replace("\r", "\n").strip("\n")
+            if text.replace("\n", "").isprintable():
+                self.type_ahead(PASTE.format(text) if text else "")
 
     def leave(self) -> None:
         """Ends the shell after the current line."""
@@ -300,7 +317,7 @@ class Shell:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
         if typed:
             self.status = "" if result.status == 0 else f"[{result.status}]"
-        self._typed_ahead = result.typed_ahead
+        self._typed_ahead += result.typed_ahead
         if self.live.exited.is_set():
             self.leave()
         if attach:

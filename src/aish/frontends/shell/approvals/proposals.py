@@ -45,6 +45,7 @@ class _Stop(Enum):
 async def offer_commands(shell: Shell, commands: list[str], *, can_continue: bool = False) -> Offered:
     """`can_continue`: the menu has a key that runs a command and lets the model go on with its output."""
     offered = Offered.NOTHING
+    shell.keep_typed_ahead()
     for number, command in enumerate(commands, 1):
         if missing := await _find_missing_program(shell.live, command):
             shell.output.note(f"· {missing} is not on this machine")

@@ -12,7 +12,7 @@ from aish.errors import UsageError
 from aish.frontends.shell.approvals.proposals import run_chosen, show_command
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.prompt.routing import Destination, route_line
-from aish.frontends.shell.shell import Shell
+from aish.frontends.shell.shell import PASTE, Shell
 from aish.frontends.terminal import visible
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.tool_calls.detect.proposals import AnswerBlock
@@ -20,7 +20,6 @@ from aish.types.decisions import Verdict
 from aish.types.messages import text_of
 
 _PAGER = "${PAGER:-$(command -v less || command -v more || echo cat)}"
-_PASTE = "\x1b[200~{}\x1b[201~"  # keys that a terminal sends for a text that is pasted
 _ORDINARY = "gate.exec"  # the rule that asks about any command; the others have found something in this one
 
 
@@ -76,7 +75,7 @@ async def edit(shell: Shell, rest: str) -> None:
     live = shell.live
     routed = route_line(block.command, live.resolve if live else lambda word: None)
     is_shell = routed.destination is Destination.SHELL
-    shell.type_ahead(_PASTE.format(block.command if is_shell else f"!{block.command}"))
+    shell.type_ahead(PASTE.format(block.command if is_shell else f"!{block.command}"))
 
 
 async def revise(shell: Shell, rest: str) -> None:
