@@ -163,3 +163,17 @@ async def test_where_the_sandbox_is_demanded_a_chosen_line_still_runs_as_typed(h
         await choose(term)
         await term.prompts()
         await did(term, "echo is-$CHOSEN", "is-here")
+
+
+async def test_a_proposal_that_opens_an_editor_waits_for_the_person(home):
+    editor = home / "home" / "edit"
+    editor.write_text('#!/bin/sh\nprintf "your message? " >/dev/tty\nread -r line </dev/tty\necho "$line" >"$1"\n')
+    editor.chmod(0o755)
+    start = "git init -q && git -c user.name=a -c user.email=b commit -q --allow-empty -m first"
+    amend = f"GIT_EDITOR={editor} git -c user.name=a -c user.email=b commit -q --amend --allow-empty"
+    async with shell(home, "--model", proposes(home, amend)) as term:
+        await did(term, start, "git init")
+        await choose(term)
+        await term.sees("your message?")
+        await term.enter("a better one")
+        await did(term, "git log --format=%s", "\na better one\n")

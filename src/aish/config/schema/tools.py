@@ -203,7 +203,10 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = "{cwd} {branch} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
-        Meta(description="Whether the output of a proposed command is sent to the model at once."),
+        Meta(
+            description="Whether the model goes on at once with what a proposed command printed. With `ask` the menu has "
+            "a key for it."
+        ),
     ] = "ask"
     attach_output: Annotated[
         bool, Meta(description="Whether the output of your commands is sent with your next question.")
