@@ -204,8 +204,8 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
         Meta(
-            description="Whether the model goes on at once with what a proposed command printed. With `ask` the menu has "
-            "a key for it."
+            description="Whether the model goes on at once with the output of a proposed command. With `ask` the menu "
+            "has a key for it."
         ),
     ] = "ask"
     attach_output: Annotated[

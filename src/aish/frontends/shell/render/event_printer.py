@@ -6,13 +6,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from aish.engine.engine import Engine
 from aish.frontends.shell.render.styles import DisplayOptions, columns_of
 from aish.frontends.shell.render.wait_line import Ticker, WaitLine
 from aish.frontends.terminal import Output
 from aish.ports import Ask
-from aish.tool_calls.detect.proposals import AnswerBlock
 from aish.types.events import (
     LIMIT_ENDS,
     Event,
@@ -33,6 +33,9 @@ from aish.types.events import (
 from aish.types.messages import text_of
 from aish.types.requests import TurnRequest
 from aish.types.tools import ResultStatus
+
+if TYPE_CHECKING:
+    from aish.tool_calls.detect.proposals import AnswerBlock
 
 ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
 _REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
