@@ -555,6 +555,15 @@ async def test_whatever_ends_bash_another_one_takes_over_with_its_directory_and_
         assert len(heard.notices) == 1 and "a new one" in heard.notices[0] and "\n" not in heard.notices[0]
 
 
+@pytest.mark.parametrize("rc", ["IFS=x", "set -o posix", "set -euo pipefail", "unset() { :; }; alias .=:", "set -f"])
+async def test_exports_are_given_to_the_next_bash_whatever_the_rc_file_sets(tmp_path: Path, rc: str) -> None:
+    async with live(tmp_path, rc=f"export ONLY_RC=1\n{rc}") as shell:
+        await shell.run_user("set +e; export A='1 x 2'; builtin unset ONLY_RC; exec false", None)
+        await says(shell, "set +eu; builtin unset ONLY_RC; export B='2 x 3'")
+        await shell.run_user("exec false", None)
+        assert await says(shell, 'set +eu; builtin echo "$B ${ONLY_RC-none}"') == "2 x 3 none\n"
+
+
 async def test_exports_under_allexport_do_not_confuse_the_bash_that_takes_over(tmp_path: Path) -> None:
     async with live(tmp_path) as shell:
         await says(shell, "set -a")

@@ -51,7 +51,7 @@ _EXPORTS_END = b"# end\n"
 _EXPORTS_MAX_BYTES = 4 * 1024 * 1024  # Linux takes less than that
 _OWN_EXPORT = re.compile(rb"(?m)^declare -\S+ __aish_.*\n")  # exported under `set -a`
 # Gives a new bash exactly the exported variables of the one before it. Those that are readonly are there already.
-_RESTORE = r'{ \builtin unset -v $(\builtin compgen -e); \builtin . "$__aish_dir/restore"; } 2>/dev/null'
+_RESTORE = r'{ __aish_unset_exports; \builtin . "$__aish_dir/restore"; } 2>/dev/null'
 
 
 class ShellStatus(msgspec.Struct, frozen=True):

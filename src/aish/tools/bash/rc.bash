@@ -218,6 +218,12 @@ __aish_wrap() {
   PROMPT_COMMAND=$'__aish_done\n'"${each:-:}"$'\n__aish_idle'
 }
 
+# Before the exported variables of an earlier bash are set: those that the rc files have exported are not among them.
+__aish_unset_exports() {
+  local IFS=$' \t\n'
+  builtin unset -v $(builtin compgen -e) || :
+}
+
 # After the rc files: readline bindings that cannot disturb the typed line, whatever ~/.inputrc has.
 __aish_settle() {
   local INPUTRC=/dev/null
