@@ -579,6 +579,17 @@ async def test_exports_are_in_no_file_while_the_shell_waits(tmp_path: Path) -> N
         assert await says(shell, 'echo $SECRET; grep -rl hidden-in-mem"ory" "$__aish_dir"') == "hidden-in-memory\n"
 
 
+async def test_an_alias_of_exit_leaves_and_other_aliases_do_not(tmp_path: Path) -> None:
+    async with live(tmp_path, rc="alias q=exit bye='exec false' ]=:") as shell:
+        await shell.run_user("bye", None)
+        await says(shell, "] ; echo fine")
+        assert not shell.exited.is_set()
+        assert (await shell.run_user("q", None, may_exit=False)).end is RunEnd.EXITED
+        assert not shell.exited.is_set()
+        await shell.run_user(" q 4", None)
+        assert shell.exited.is_set() and shell.exit_code == 4
+
+
 async def test_a_line_that_may_not_exit_is_followed_by_another_bash(tmp_path: Path) -> None:
     async with live(tmp_path) as shell:
         assert (await shell.run_user("export A=1; cd /", None)).status == 0

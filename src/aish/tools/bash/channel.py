@@ -5,6 +5,7 @@
     ctl        a pipe for commands: "go NONCE MODE", "side NUMBER", "state NUMBER"
     status     a pipe for bash's state whenever it waits again
     jobs.pids  the process groups of its jobs at that time, and `end`
+    exits      the nonce of the last line that is an alias of `exit`
     exports    its exported variables at that time, as `declare -px` lists them, and `# end`
     restore    the exports of the bash before this one, if it ended unexpectedly
 
@@ -160,6 +161,12 @@ class Channel:
             *groups, end = (self.folder / "jobs.pids").read_bytes().split()
             return frozenset(map(int, groups)) if end == b"end" else None
         return None
+
+    def is_exit_alias(self, nonce: str) -> bool:
+        """Whether the line of that nonce is an alias of `exit`."""
+        with suppress(OSError):
+            return (self.folder / "exits").read_text() == nonce
+        return False
 
     def take_exports(self) -> bytes:
         """Returns the exported variables when bash last waited; b"" if they are unknown, incomplete or far too many.

@@ -155,6 +155,15 @@ __aish_expand() {
   fi
 }
 
+# Notes that the line is an alias of `exit`: then the shell is to be left, and no other bash takes over.
+__aish_note_exit() {
+  local word=${1%%[[:space:]]*}
+  [[ $word && ${BASH_VERSINFO[0]} -ge 4 ]] || return 0
+  case ${BASH_ALIASES[$word]-} in
+    exit* | logout*) builtin printf '%s' "$__aish_nonce" >|"$__aish_dir/exits" 2>/dev/null || : ;;
+  esac
+}
+
 # Restores what the next line may use: $_ and PIPESTATUS of the last line, and the effect of a second `exit`.
 __aish_keep() {
   local prefix='' each
@@ -169,6 +178,7 @@ __aish_keep() {
     __aish_asked_exit=1
   else
     __aish_asked_exit=''
+    __aish_note_exit "${__aish_line#"${__aish_line%%[![:space:]]*}"}"
   fi
   # An open here-document would swallow the last line; the empty line is for a line that ends in a backslash.
   [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # the options before

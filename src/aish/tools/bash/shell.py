@@ -88,7 +88,7 @@ class LiveBash:
         self._pty: Pty | None = None
         self._failure: ProcessError | None = None
         self._was_used = False  # a line ran in this bash, or a copy of it was made
-        self._may_exit = False  # the line that runs may end the live shell
+        self._may_exit = self._says_exit = False  # whether the line that runs may end the live shell, and means to
         self._cwd = str(spec.cwd)
         self._exports = b""  # of the last bash, as it lists them
         self._side = SideShell()
@@ -185,7 +185,7 @@ class LiveBash:
         _check(line)
         self.history.append(line)
         async with self._line_lock:
-            self._may_exit = may_exit and is_exit_line(line)
+            self._may_exit, self._says_exit = may_exit, is_exit_line(line)
             try:
                 return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal))
             finally:
@@ -331,7 +331,7 @@ class LiveBash:
     def _report_exit(self, bash: BashProcess, code: int) -> None:
         if not bash.was_ready:
             self._on_notice("the shell ended before it was ready; starting one without your rc file")
-        elif code >= 0 and self._may_exit:
+        elif code >= 0 and self._may_exit and (self._says_exit or bash.is_at_exit_alias):
             self.exit_code = code
             self.exited.set()
         else:
