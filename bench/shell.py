@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -106,6 +107,45 @@ async def bench_flood(shell: LiveBash) -> None:
     say(f"20 MB        live {ours:5.1f} MB/s, bare {theirs:5.1f} MB/s: {ours / theirs:.2f} x, memory {grown:+.1f} MB")
 
 
+def start_plain_bash() -> float:
+    begun = time.time()
+    done = subprocess.run(["bash", "-c", "echo $EPOCHREALTIME"], check=True, capture_output=True)
+    return float(done.stdout) - begun
+
+
+async def bench_model_line(shell: LiveBash) -> None:
+    """The copy of the shell for a command of a model, beside a fresh bash that knows nothing of the shell."""
+    started: dict[str, list[float]] = {"first": [], "next": []}
+    whole: list[float] = []
+    plain: list[float] = []
+
+    async def run(which: str) -> None:
+        begun = time.time()  # the command tells when it runs
+        result = await shell.run_model("echo $EPOCHREALTIME", 10)
+        whole.append(time.time() - begun)
+        started[which].append(float(result.output) - begun)
+
+    for _ in range(60):
+        await shell.run_user(":", None)  # so that the first copy has to read the state of the shell
+        plain.append(start_plain_bash())
+        await run("first")
+        await run("next")
+    first, later, theirs = (milliseconds(values) for values in (started["first"], started["next"], plain))
+    say(
+        f"model line   starts after {first:.1f} ms, the next after {later:.1f} ms, bash -c after {theirs:.1f} ms: "
+        f"{first - theirs:+.1f} ms, {later - theirs:+.1f} ms; whole {milliseconds(whole):.1f} ms"
+    )
+
+
+async def bench_model_flood(shell: LiveBash) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.perf_counter()
+    await shell.run_model(f"for n in {{1..50}}; do {FLOOD}; done", 300, on_text=lambda text: None)
+    took_s = time.perf_counter() - begun
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    say(f"1 GB         copy {took_s:5.1f} s, memory {grown:+.1f} MB")
+
+
 async def bench_start() -> None:
     async def start() -> None:
         async with LiveBash.open(LiveBashSpec(cwd=Path.cwd(), close_wait_s=0.5)) as shell:
@@ -132,7 +172,9 @@ async def main() -> None:
     async with LiveBash.open(LiveBashSpec(cwd=Path.cwd())) as shell:
         await shell.ready()
         await bench_lines(shell)
+        await bench_model_line(shell)
         await bench_flood(shell)
+        await bench_model_flood(shell)
         await bench_asking(shell)
 
 

@@ -122,7 +122,9 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§19 a real shell: one persistent bash on a pty, for the person's lines and the model's": (
         "tools/bash/test_live_bash.py::*",
         "tools/bash/test_model_lines.py::*",
-        "tools/bash/test_chosen_lines.py::*",
+        "e2e/test_shell_proposals.py::*",
+        "e2e/test_shell_blocks.py::*",
+        "e2e/test_shell_output.py::*",
         "tools/bash/test_asking_bash.py::*",
         "tools/bash/test_streams.py::*",
         "process/test_pty.py::*",

@@ -150,7 +150,6 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
         "engine/engine.py",  # the front door to `engine/turn/runner.py`
         "frontends/admin/mcp.py",
         "frontends/mcp/protocol.py",
-        "frontends/shell/approvals/proposals.py",
     }
 
 

@@ -119,6 +119,9 @@ class CallContext(Protocol):
     def status(self, text: str) -> None:
         """Shows the user a line while the tool runs."""
 
+    def output(self, text: str) -> None:
+        """Shows the user what the tool prints, as it comes. The result still has to hold it."""
+
 
 class Toolset(Protocol):
     """A set of named tools. The registry is one, and consists of others."""

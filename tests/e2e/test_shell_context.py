@@ -80,8 +80,9 @@ async def test_a_mentioned_file_goes_along_and_one_that_is_not_there_sends_nothi
         await did(term, "? repeat @nothere.txt", "@nothere.txt names no file")
         assert "The result of" not in term.text
         await did(term, "? repeat @notes.txt:2-2", "The result of")
-        await did(term, ":history", "heron is grey")
-        assert "third" not in term.text
+        await did(term, ":history", "> repeat @notes.txt:2-2")
+    stored = b"".join(file.read_bytes() for file in (home / "home" / ".local" / "share" / "aish").glob("*.db*"))
+    assert b"the heron is grey" in stored and b"third line" not in stored
 
 
 async def test_the_context_is_shown_with_its_parts_before_anything_is_sent(home):

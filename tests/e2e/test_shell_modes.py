@@ -152,7 +152,8 @@ async def test_a_second_test_run_of_the_session_is_not_asked_about(home):
     name = model(home, [*([{"call": call}] for call in calls), [{"text": "three made\n"}]])
     async with shell(home, "--model", name) as term:
         await term.enter("? make three")
-        await term.sees("[t]urn: all commands like this that stay in the project")
+        await term.sees("run it? ")
+        assert "[t]urn: all commands like this that stay in the project" in term.text
         await term.enter("s")
         await term.sees("three made")
         await term.prompts()

@@ -12,7 +12,7 @@ from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import ScriptedProvider
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor
-from aish.tool_calls.detect.proposals import proposals
+from aish.tool_calls.detect.proposals import find_blocks, proposals
 from aish.types.chunks import CallFragment
 from aish.types.decisions import Answer, Choice
 from aish.types.events import TextDelta, ToolResult
@@ -237,6 +237,21 @@ async def test_in_a_line_that_proposes_a_command_the_placeholder_stays():
     commands = proposals(text)
     assert len(commands) == 2 and all("<secret-" in command and SECRET not in command for command in commands)
     assert text.count(SECRET) == 3
+
+
+async def test_in_shell_code_the_placeholder_stays_and_in_other_code_it_does_not():
+    def play(request):
+        hidden = request.messages[-1].text.split()[-1]
+        shell, other = f"```bash\ncurl -d {hidden} x\n```\n", f"```python\nkey = '{hidden}'\n```\n"
+        text = f"{shell}{other}1. {hidden}\n   ```\n   $ a {hidden}\n   ```\n**CMD: b {hidden}**\n"
+        return [TextDelta(text[start : start + 3]) for start in range(0, len(text), 3)]
+
+    made, _ = bench(play)
+    events = await made.run(f"use {SECRET}", model="cloud:m")
+    text = "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
+    commands = [block.command for block in find_blocks(text) if block.command]
+    assert len(commands) == 3 and all("<secret-" in command and SECRET not in command for command in commands)
+    assert text.count(SECRET) == 2
 
 
 async def test_in_a_plan_the_placeholder_stays():

@@ -37,8 +37,14 @@ DEADLINE_S = 30
 class Context:
     session, turn, call, owner, is_proved = "s", "t", "c", "", False
 
+    def __init__(self) -> None:
+        self.printed: list[str] = []
+
     def status(self, text: str) -> None:
         pass
+
+    def output(self, text: str) -> None:
+        self.printed.append(text)
 
 
 class ProvedContext(Context):
@@ -482,37 +488,32 @@ class Live:
     def model_cwd(self, turn):
         return self.cwd
 
-    async def run_model(self, line, timeout_s, *, turn, sandbox, is_proved):
+    async def run_model(self, line, timeout_s, *, turn, sandbox, is_proved, on_text):
+        on_text("early\n")
         wrapped = await sandbox.wrap(("sh",), Path(self.cwd))
         return RunResult(line, self.status, self.ends_in, 0.0, f"{turn} {' '.join(wrapped)}")
 
-    async def run_proposal(self, line, timeout_s):
-        return RunResult(line, self.status, self.ends_in, 0.0, "in the person's shell")
 
-
-def live_commands(cwd: Path, live: Live, sandbox, mode="auto") -> CommandRunner:
-    commands = CommandRunner(LaunchContext(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox=mode))
+def live_commands(cwd: Path, live: Live, sandbox) -> CommandRunner:
+    commands = CommandRunner(LaunchContext(cwd, {"PATH": os.environ["PATH"]}), SafetyConfig(sandbox="auto"))
     commands._live = live
     commands.__dict__["sandbox"] = sandbox
     return commands
+
+
+async def test_what_a_command_prints_is_passed_on_as_it_comes(tmp_path):
+    context = Context()
+    await tools(tmp_path).call("run", {"command": "echo one; printf '\\303'; printf '\\244\\n'"}, context)
+    assert "".join(context.printed) == "one\nä\n"
+    context = Context()
+    await live_commands(tmp_path, Live(tmp_path), NoSandbox()).tools().call("run", {"command": "x"}, context)
+    assert context.printed == ["early\n"]
 
 
 async def test_commands_run_in_copies_of_the_live_shell_inside_the_sandbox(tmp_path):
     commands = live_commands(tmp_path, Live(tmp_path), Fence())
     output = await commands.tools().call("run", {"command": "x"}, Context())
     assert output.parts[0].text == f"t in {tmp_path} sh"
-
-
-@pytest.mark.parametrize("mode", ["auto", "off", "bwrap"])
-async def test_what_the_person_chose_runs_in_their_shell_unless_the_sandbox_is_demanded(tmp_path, mode):
-    commands = live_commands(tmp_path, Live(tmp_path), NoSandbox(), mode)
-    shell = commands.tools()
-    with commands.choose("make"):
-        chosen = await shell.call("run", {"command": "make"}, Context())
-        other = await shell.call("run", {"command": "make it"}, Context())
-    later = await shell.call("run", {"command": "make"}, Context())
-    said = [output.parts[0].text for output in (chosen, other, later)]
-    assert said == ["t sh" if mode == "bwrap" else "in the person's shell", "t sh", "t sh"]
 
 
 async def test_without_the_sandbox_that_is_demanded_nothing_runs_beside_the_live_shell(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,16 +40,19 @@ from aish.config.schema.config import Config
 from aish.engine.engine import Background, Engine
 from aish.errors import AishError, UsageError
 from aish.frontends.runtime import CachedModel, LaunchContext, Progress, UndoableEdit
-from aish.ports import Provider, Store, Toolset
+from aish.ports import Ask, Provider, Store, Toolset
 from aish.process.clock import SystemClock
 from aish.process.liveness import HostPresence, ProcessOwners
 from aish.safety.commands import ShellContext
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import Judgement
+from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.registry import Registry
+from aish.types.decisions import Decision, EffectRequest
+from aish.types.ids import new_id
 from aish.types.live_shell import CommandHint
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
@@ -266,9 +269,6 @@ class Container:
     def containment(self) -> CommandContainment:
         return CommandContainment(self._commands, self.shell_context)
 
-    def choose_command(self, command: str) -> AbstractContextManager[None]:
-        return self._commands.choose(command)
-
     async def describe_sandbox(self) -> str:
         return await self._commands.sandbox.describe()
 
@@ -287,13 +287,19 @@ class Container:
         return self._ide
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
+        return self._gate.judge(self._find_spec(tool), arguments)
+
+    async def authorise_command(self, command: str, ask: Ask) -> Decision:
+        effect = EffectRequest(new_id("call"), self._find_spec(SHELL_TOOL), {"command": command})
+        return await self._gate.authorise(effect, ask)
+
+    def _find_spec(self, tool: str) -> ToolSpec:
         tools = self._make_local_tools()
         if (ide := self._find_ide_tools()) is not None:
             tools.add("ide", ide)
         specs = {spec.name: spec for spec in tools.specs()}
         name = wire_name(tool)
-        spec = specs.get(name) or ToolSpec(name, "", {}, Effect.EXEC, name.partition("__")[0])
-        return self._gate.judge(spec, arguments)
+        return specs.get(name) or ToolSpec(name, "", {}, Effect.EXEC, name.partition("__")[0])
 
     @cached_property
     def _gate(self) -> PolicyGate:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +108,6 @@ class CommandRunner:
         self._environment = environment
         self._safety = safety
         self._live: LiveBash | None = None
-        self._chosen = ""
 
     def where(self) -> str:
         """The directory of the user."""
@@ -132,17 +131,7 @@ class CommandRunner:
             sandbox=self.sandbox,
             env={name: value for name, value in self._environment.env.items() if name not in secrets},
             live=lambda: self._live,
-            chosen=lambda: "" if self._safety.sandbox == "bwrap" else self._chosen,
         )
-
-    @contextmanager
-    def choose(self, command: str) -> Iterator[None]:
-        """Inside, exactly this command runs in the user's own shell, since the user chose it."""
-        self._chosen = command
-        try:
-            yield
-        finally:
-            self._chosen = ""
 
     @cached_property
     def sandbox(self) -> Sandbox:

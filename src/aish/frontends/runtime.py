@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,10 @@ from aish.config.load import LoadedConfig
 from aish.config.schema.config import Config
 from aish.engine.engine import Engine
 from aish.errors import AishError
-from aish.ports import Provider, Store, Toolset
+from aish.ports import Ask, Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
+from aish.types.decisions import Decision
 from aish.types.live_shell import CommandHint, Completions, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
@@ -159,8 +160,9 @@ class LiveShell(Protocol):
 
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions: ...
 
-    async def run_user(self, line: str, terminal: int | None) -> RunResult:
-        """Runs a line, which has the terminal until the shell waits for the next one."""
+    async def run_user(self, line: str, terminal: int | None, *, may_exit: bool = True) -> RunResult:
+        """Runs a line, which has the terminal until the shell waits for the next one. `may_exit`: an `exit` in it ends
+        the live shell; otherwise another bash takes over."""
 
 
 class Runtime(Protocol):
@@ -214,10 +216,6 @@ class Runtime(Protocol):
     def containment(self) -> Containment:
         """The sandbox for a model's commands, as autonomous work sees it."""
 
-    def choose_command(self, command: str) -> AbstractContextManager[None]:
-        """Inside, `shell__run` runs exactly this command in the live shell itself, since the user chose it, unless the
-        configuration demands the sandbox. Every other command of a model runs in a copy of that shell."""
-
     async def describe_sandbox(self) -> str:
         """Describes the sandbox that a model's commands run in."""
 
@@ -233,6 +231,10 @@ class Runtime(Protocol):
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
         """What the gate would decide about a call."""
+
+    async def authorise_command(self, command: str, ask: Ask) -> Decision:
+        """The gate's decision about a command that a model proposed and the user wants to run in the live shell. `ask`
+        answers its questions. Raises AishError if the gate fails; then nothing may run."""
 
     @property
     def can_embed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -20,6 +20,8 @@ _CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 # A carriage return before a newline is a line end of another system.
 _CONTROLS |= {0x0D: ""}
 _WIDTH = 24
+# Terminals take at most 100 000 characters of such a sequence, in base64.
+_MAX_COPIED_BYTES = 74_994
 
 
 def visible(text: str) -> str:
@@ -102,6 +104,17 @@ class Output:
         self._err.write(f"\x1b[{style}m{shown}\x1b[0m\n" if style else f"{shown}\n")
         self._err.flush()
 
+    def copy(self, text: str) -> bool:
+        """Puts the text on the clipboard, if the terminal does that for programs (OSC 52). Whether it was sent."""
+        from base64 import b64encode  # for the first copy
+
+        data = text.encode("utf-8", "replace")
+        if not self._live or len(data) > _MAX_COPIED_BYTES:
+            return False
+        self._err.write(f"\x1b]52;c;{b64encode(data).decode()}\a")
+        self._err.flush()
+        return True
+
     def clear_screen(self) -> None:
         if self._live:
             self._err.write("\x1b[2J\x1b[H")
@@ -114,10 +127,40 @@ class Output:
             self._err.write(f"\r\x1b[2K\x1b[2m{shown}\x1b[0m" if self._color else f"\r\x1b[2K{shown}")
             self._err.flush()
 
+    def draw_lines(self, lines: Sequence[str], rows_before: int) -> None:
+        """Draws progress lines over the last `rows_before` rows that were drawn so. Each must fit in a row. Nothing is
+        erased before it is written over, so nothing flickers."""
+        if self._live:
+            dim, plain = ("\x1b[2m", "\x1b[0m") if self._color else ("", "")
+            body = "\n".join(f"{dim}{visible(line)}{plain}\x1b[K" for line in lines)
+            self._err.write(f"{_to_first_row(rows_before)}{body}\x1b[J")
+            self._err.flush()
+
+    def erase_lines(self, rows: int) -> None:
+        if self._live:
+            self._err.write(f"{_to_first_row(rows)}\x1b[J")
+            self._err.flush()
+
+    def draw_suffix(self, text: str) -> None:
+        """Draws a note behind an unfinished line; the cursor stays at its end."""
+        if self._live:
+            shown = f"\x1b[2m{text}\x1b[0m" if self._color else text
+            self._err.write(f"{shown}\x1b[K\x1b[{len(text)}D")
+            self._err.flush()
+
+    def erase_suffix(self) -> None:
+        if self._live:
+            self._err.write("\x1b[K")
+            self._err.flush()
+
     def end_progress(self) -> None:
         if self._live:
             self._err.write("\r\x1b[2K")
             self._err.flush()
+
+
+def _to_first_row(rows: int) -> str:
+    return f"\r\x1b[{rows - 1}A" if rows > 1 else "\r"
 
 
 class ProgressLine:

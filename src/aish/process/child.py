@@ -231,7 +231,8 @@ class ChildProcess:
     async def end_descendants(self) -> None:
         """Ends all descendants; the child itself keeps running. The spec must have a mark."""
         for number in _END_SIGNALS:
-            process_groups.signal_descendants(self.pid, number)
+            if not process_groups.signal_descendants(self.pid, number):
+                return
         for _ in range(int(self.spec.term_wait_s / _POLL_S)):
             if not process_groups.signal_descendants(self.pid, 0):
                 return

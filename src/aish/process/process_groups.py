@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
 _ROUNDS = 50  # a process that forks during the search is found in the next round
 _ROUND_S = 0.001
+_READ_BYTES = 64 * 1024
 
 
 def signal_group(group: int, number: int) -> bool:
@@ -47,11 +48,11 @@ def signal_session(
 def _session_members(leader: int, spared: frozenset[int]) -> list[int]:
     """The processes of a session, without zombies."""
     found = []
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            state, _, group, session_id, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
+    for pid, stat in _read_all("stat"):
+        with suppress(ValueError):
+            state, _, group, session_id, *_ = stat.rpartition(b") ")[2].split(maxsplit=4)
             if int(session_id) == leader and state not in b"ZX" and int(group) not in spared:
-                found.append(int(folder.name))
+                found.append(pid)
     return found
 
 
@@ -100,12 +101,12 @@ def _find_descendants(leader: int) -> list[int]:
     children."""
     children: dict[int, list[int]] = {}
     dead = set()
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            state, parent, *_ = (folder / "stat").read_bytes().rpartition(b") ")[2].split()
-            children.setdefault(int(parent), []).append(int(folder.name))
+    for pid, stat in _read_all("stat"):
+        with suppress(ValueError):
+            state, parent, *_ = stat.rpartition(b") ")[2].split(maxsplit=2)
+            children.setdefault(int(parent), []).append(pid)
             if state in b"ZX":
-                dead.add(int(folder.name))
+                dead.add(pid)
     found = [leader]
     for parent_pid in found:  # the list grows during the loop
         found += [pid for pid in children.get(parent_pid, ()) if pid not in found]
@@ -113,9 +114,22 @@ def _find_descendants(leader: int) -> list[int]:
 
 
 def _find_marked(mark: bytes) -> set[int]:
-    found: set[int] = set()
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.add(int(folder.name))
-    return found
+    return {pid for pid, environ in _read_all("environ") if mark in environ and mark in environ.split(b"\0")}
+
+
+def _read_all(name: str) -> Iterator[tuple[int, bytes]]:
+    """Yields a file of each process in /proc. Plain system calls: `pathlib` takes five times as long, and each command
+    of a model needs several searches."""
+    with suppress(OSError):
+        for pid in os.listdir(_PROC):  # noqa: PTH208
+            if pid[0] in "123456789":
+                with suppress(OSError):
+                    yield int(pid), _read_file(f"{_PROC}/{pid}/{name}")
+
+
+def _read_file(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
+    finally:
+        os.close(fd)

@@ -23,7 +23,7 @@ from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.vault import Restorer, Vault
-from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS
+from aish.tool_calls.detect.proposals import BEGINNING, BEGINNING_CHARS, FenceTracker
 from aish.types.chunks import Batch, CallFragment, Chunk, StepFinished
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import (
@@ -166,20 +166,25 @@ def _text_restorer(vault: Vault, request: StepRequest) -> Callable[[str], str]:
     return _ProseRestorer(vault).restore
 
 
+_LINE_CHARS = 300  # more than the line of a code fence has
+
+
 class _ProseRestorer:
-    """Restores secrets in streamed text, except in lines that propose a command."""
+    """Restores secrets in streamed text, except in what may be run: lines that propose a command, and shell code."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._begun = ""  # the beginning of the current line
+        self._fence = FenceTracker()
 
     def restore(self, piece: str) -> str:
         return "".join(map(self._restore_line, piece.splitlines(keepends=True)))
 
     def _restore_line(self, piece: str) -> str:
-        self._begun = (self._begun + piece)[:BEGINNING_CHARS]
-        is_command = BEGINNING.match(self._begun) is not None
+        self._begun = (self._begun + piece)[:_LINE_CHARS]
+        is_command = self._fence.is_for_shell or BEGINNING.match(self._begun[:BEGINNING_CHARS]) is not None
         if piece.splitlines()[0] != piece:
+            self._fence.feed(self._begun.rstrip("\r\n"))
             self._begun = ""
         return piece if is_command else self._vault.restore(piece)
 

@@ -1,8 +1,8 @@
 """The one closed set of events that every frontend encodes and every store records.
 
 An `Event` is an envelope (session, turn, step, call, sequence number, time) around a `Body`. A turn's events are
-numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. Match bodies exhaustively and end in
-`assert_never`.
+numbered from 1 without gaps; the first is TurnStarted, the last TurnFinished. Only `ToolOutputDelta` has no number of
+its own. Match bodies exhaustively and end in `assert_never`.
 """
 
 from __future__ import annotations
@@ -127,6 +127,15 @@ class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True
     prefix_lost: str = ""
 
 
+class ToolOutputDelta(msgspec.Struct, frozen=True, tag="tool_output"):
+    """What a running call has printed since the last of these: whole lines, for a user who watches. Of much output only
+    the end is here; `left_out_chars` counts the rest. The result has everything, so this is not recorded, and it has
+    the number of the event before it."""
+
+    text: str
+    left_out_chars: int = 0
+
+
 class Status(msgspec.Struct, frozen=True, tag="status"):
     """A line for the user."""
 
@@ -189,6 +198,7 @@ Body = (
     | DecisionMade
     | ToolResult
     | UsageReported
+    | ToolOutputDelta
     | Status
     | PlanProposed
     | PlanRejected

@@ -115,8 +115,8 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `project`: facts and project files go along. `environment`: the model is told of the machine and the project.
     `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work; `run` is
     the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
-    `traceparent` is the caller's W3C trace context, "" if there is none.
-    `owner` is the key of a tenant, "" for the local user and for administrators. `mode` None: that of the
+    `live_output`: what running tools print is shown. `traceparent` is the caller's W3C trace context, "" if there is
+    none. `owner` is the key of a tenant, "" for the local user and for administrators. `mode` None: that of the
     configuration.
     """
 
@@ -151,6 +151,7 @@ class TurnRequest(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling()
     limits: TurnLimits = TurnLimits()
     stream: bool = True
+    live_output: bool = False
     traceparent: str = ""
     owner: str = ""
     mode: Mode | None = None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from aish.frontends.shell.render.markdown.renderer import Markdown
 from aish.frontends.shell.render.text_width import width_of
+from aish.tool_calls.detect.proposals import BlockScanner
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -53,9 +54,9 @@ snake_case. The next line with 世界你好世界你好世界你好世界你好 
 """
 
 
-def drawn(text: str, columns: int = 40, *, chunk: int = 0) -> str:
+def drawn(text: str, columns: int = 40, *, chunk: int = 0, numbered: bool = False) -> str:
     out: list[str] = []
-    markdown = Markdown(out.append, lambda: columns)
+    markdown = Markdown(out.append, lambda: columns, blocks=BlockScanner() if numbered else None)
     for at in range(0, len(text), chunk or len(text) or 1):
         markdown.feed(text[at : at + (chunk or len(text))])
     markdown.close()
@@ -182,10 +183,21 @@ def test_how_the_sample_is_cut_does_not_matter(columns, chunk):
     assert drawn(SAMPLE, columns, chunk=chunk) == drawn(SAMPLE, columns)
 
 
+@pytest.mark.parametrize("line", ["CMD: rm *.py* a_b_c `x`", "- **CMD: ls**", "1. CMD: a | b", "  `CMD: ls`"])
+@pytest.mark.parametrize("before", ["", "text *here*\n", "- item\n\n", "| a |\n"])
+def test_a_line_that_proposes_a_command_is_shown_as_it_is(before, line):
+    assert seen(f"{before}{line}\nafter *all*", 60).splitlines()[-2:] == [line, "after all"]
+
+
+@pytest.mark.parametrize("text", ["CMD", "C", "**CMD", "CMD:", "CMDs are", "**CM**", "1. CMD"])
+def test_what_only_begins_like_a_proposal_is_text(text):
+    assert seen(text) == seen(text.replace("C", "X")).replace("X", "C")
+
+
 _PIECES = st.sampled_from(
     [
         *"ab \n\n*_`~#>-+|[]()!\\.1:<\t", "**",
-        "```", "~~~", "\n- ", "\n1. ", "\n> ", "\n    ", "| a | b |\n|---|---|\n",
+        "```", "~~~", "CMD: ", "C", "\nCMD", "\n- ", "\n1. ", "\n> ", "\n    ", "| a | b |\n|---|---|\n",
         "[a](b)", "- [ ] ", "word ", "longer_word_than_most ", "世界", "。", "e\u0301", "👨‍👩‍👧", "❤\ufe0f",
         "🇩🇪", "\x1b[31m", "\x9b2J",
         "\r\n", "\x07", "\u202e", "a" * 70, "* " * 9, "\ud800",
@@ -202,6 +214,7 @@ _TEXTS = st.lists(_PIECES, max_size=60).map("".join) | st.text(max_size=120)
 @example("* " * 9 + "a" * 70, 1, 16)
 def test_any_chunking_gives_the_same_output(text, chunk, columns):
     assert drawn(text, columns, chunk=chunk) == drawn(text, columns)
+    assert drawn(text, columns, chunk=chunk, numbered=True) == drawn(text, columns, numbered=True)
 
 
 @settings(max_examples=400, deadline=None)

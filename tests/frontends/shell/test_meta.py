@@ -1,5 +1,6 @@
 """The table of commands for aish itself, and what they say."""
 
+import asyncio
 import io
 from functools import partial
 from types import SimpleNamespace
@@ -118,7 +119,9 @@ async def test_a_check_says_what_the_command_is_before_what_the_rules_make_of_it
 )
 async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, status):
     class Live:
-        async def run_user(self, line, terminal):
+        exited = asyncio.Event()
+
+        async def run_user(self, line, terminal, *, may_exit=True):
             return RunResult(line, 3, "/work", 0.0, "")
 
     class NamelessShell(Shell):

@@ -11,7 +11,7 @@ import pytest
 from aish.frontends.shell.render.event_printer import LIMIT_REACHED, PROVIDER_FAILED, REFUSED
 from aish.frontends.shell.render.reply import ReplyPrinter
 from aish.frontends.shell.render.styles import DisplayOptions, display_for
-from aish.frontends.shell.render.wait_line import PATIENCE_S, WRITING_PATIENCE_S, WaitLine
+from aish.frontends.shell.render.wait_line import PATIENCE_S, STALL_S, WRITING_PATIENCE_S, WaitLine
 from aish.frontends.terminal import Output
 from aish.types.decisions import Decision, Question, QuestionKind, Verdict
 from aish.types.events import (
@@ -27,6 +27,7 @@ from aish.types.events import (
     TextDelta,
     ToolCallReady,
     ToolCallStarted,
+    ToolOutputDelta,
     ToolResult,
     TurnEnd,
     TurnFinished,
@@ -180,9 +181,12 @@ def test_waiting_shows_life_and_leaves_no_trace():
     assert stage.pass_time(PATIENCE_S) == ["⠋ waiting for m, 0.6 s"]
     assert stage.pass_time(12) == ["⠙ waiting for m, 13 s"]
     assert stage.say(TextDelta("Hi there")) == ["Hi"]
-    assert stage.pass_time(60) == ["Hi"]  # in the middle of a line nothing is drawn
-    assert stage.say(TurnFinished(TurnEnd.ANSWERED)) == ["Hi there"]
-    assert stage.pass_time(60) == ["Hi there"]
+    assert stage.pass_time(STALL_S - 0.1) == ["Hi"]
+    assert stage.pass_time(1) == ["Hi there ⠹ 2.9 s"]  # it has stalled: the last word is not held back any more
+    assert stage.say(TextDelta(", you")) == ["Hi there,"]
+    assert stage.pass_time(50) == ["Hi there, you ⠸ 50 s"]
+    assert stage.say(TurnFinished(TurnEnd.ANSWERED)) == ["Hi there, you"]
+    assert stage.pass_time(60) == ["Hi there, you"]
 
 
 def test_a_held_table_shows_that_something_is_written():
@@ -243,7 +247,7 @@ def test_results_of_parallel_calls_say_whose_they_are():
     stage.say(ToolCallReady("fs__list", '{"command": "ls  -l"}'), call="2")
     assert stage.pass_time(1)[-1] == "⠋ fs__read, fs__list, 1.0 s"
     shown = stage.say(result("A"), call="1")
-    assert shown == ["● fs__read a", "● fs__list $ ls -l", "● fs__read", "└ A · 34 ms"]
+    assert shown == ["● fs__read a", "● fs__list $ ls -l", "● fs__read a", "└ A · 34 ms"]
 
 
 def test_no_line_is_drawn_while_a_person_is_asked():
@@ -285,7 +289,7 @@ def test_without_colours_text_is_passed_on_as_it_is_written():
     assert stage.terminal.written == "# A\n\n**b** " + "word " * 5 + "␛[2J\n· s\n"
     stage.say(StepStarted("m"))
     stage.pass_time(5)
-    assert stage.terminal.written.endswith("\r\x1b[2K⠋ waiting for m, 5.0 s")
+    assert stage.terminal.written.endswith("\r⠋ waiting for m, 5.0 s\x1b[K\x1b[J")
 
 
 @pytest.mark.parametrize(
@@ -318,3 +322,89 @@ def test_highlighting_can_be_switched_off():
     stage = Stage(look=DisplayOptions(styled=True, live=True, highlight=False))
     stage.say(TextDelta("```python\nif x: pass\n```\n"))
     assert "\nif x: pass\n" in stage.terminal.written
+
+
+def test_what_a_call_prints_is_shown_while_it_runs_and_goes_with_its_result():
+    stage = Stage()
+    stage.say(ToolCallReady("shell__run", '{"command": "make"}'), call="1")
+    stage.say(ToolOutputDelta("one\ntwo " + "x" * 60 + "\n\n"), call="1")
+    assert stage.pass_time(0.1) == [
+        "● shell__run $ make", "│ one", f"│ two {'x' * 32}…", "⠋ shell__run, 0.1 s",
+    ]  # fmt: skip
+    stage.say(ToolOutputDelta("".join(f"line {n}\n" for n in range(9))), call="1")
+    assert stage.pass_time(0.1)[1:] == [*(f"│ line {n}" for n in range(4, 9)), "⠙ shell__run, 0.2 s"]
+    assert stage.say(result("done"), call="1") == ["● shell__run $ make", "└ done · 34 ms"]
+
+
+def test_the_output_of_a_running_call_is_written_over_and_never_erased_first():
+    stage = Stage()
+    stage.say(ToolCallReady("shell__run", '{"command": "make"}'), call="1")
+    stage.say(ToolOutputDelta("one\ntwo\n"), call="1")
+    stage.pass_time(0.1)
+    before = len(stage.terminal.written)
+    stage.pass_time(0.1)
+    drawn = stage.terminal.written[before:]
+    assert drawn.startswith("\r\x1b[2A") and drawn.index("│ one") < drawn.index("\x1b[K") and drawn.endswith("\x1b[J")
+    assert "\x1b[2K" not in drawn
+
+
+def test_a_window_that_becomes_narrower_leaves_no_trace_of_running_output():
+    stage = Stage(60)
+    stage.say(ToolCallReady("shell__run", '{"command": "make"}'), call="1")
+    stage.say(ToolOutputDelta("word " * 10 + "\n"), call="1")
+    stage.pass_time(0.1)
+    stage.columns = 30  # the terminal has wrapped the line of 52 columns into two rows
+    stage.terminal.screen.resize(columns=30)
+    before = len(stage.terminal.written)
+    stage.say(result("done"), call="1")
+    assert stage.terminal.written[before:].startswith("\r\x1b[2A\x1b[J")
+
+
+def test_the_output_of_parallel_calls_says_whose_it_is():
+    stage = Stage(60)
+    stage.say(ToolCallReady("a__read", '{"path": "x"}'), call="1")
+    stage.say(ToolCallReady("b__read", '{"path": "y"}'), call="2")
+    stage.say(ToolOutputDelta("from one\n"), call="1")
+    stage.say(ToolOutputDelta("1\n2\n3\n"), call="2")
+    assert stage.pass_time(0.1)[2:-1] == ["● a__read x", "│ from one", "● b__read y", "│ 2", "│ 3"]
+
+
+def test_a_failure_shows_the_end_where_the_error_is():
+    stage = Stage()
+    stage.say(ToolCallReady("shell__run", '{"command": "make"}'), call="1")
+    text = "\n".join(f"line {n}" for n in range(20)) + "\n[aish] exit code 2"
+    shown = stage.say(result(text, ResultStatus.TOOL_ERROR), call="1")
+    assert shown[1:] == [
+        "│ …", *(f"│ line {n}" for n in range(13, 20)), "│ [aish] exit code 2",
+        "└ ✗ tool error · 13 more lines · 34 ms",
+    ]  # fmt: skip
+
+
+def test_a_result_after_an_approval_does_not_repeat_the_call():
+    stage = Stage()
+    stage.say(ToolCallReady("shell__run", '{"command": "make"}'), call="1")
+    asked = Question("1", QuestionKind.EFFECT, "shell__run", "exec", {"command": "make"}, "why")
+    stage.say(DecisionAsked(asked), call="1")
+    stage.say(DecisionMade(Decision(Verdict.ALLOW, "yes"), Effect.EXEC), call="1")
+    assert stage.say(result("done"), call="1") == ["● shell__run $ make", "└ done · 34 ms"]
+
+
+def test_in_the_shell_a_cut_result_names_its_number():
+    stage = Stage(look=DisplayOptions(styled=True, live=True, numbered=True))
+    for call in ("1", "2"):
+        stage.say(ToolCallReady("fs__read", "{}"), call=call)
+        shown = stage.say(result("\n".join("abcdefg")), call=call)
+    assert shown[-1] == "└ 3 more lines (:expand 2) · 34 ms"
+
+
+def test_a_word_that_goes_on_after_a_stall_is_whole():
+    stage = Stage()
+    stage.say(TextDelta("It is un"))
+    assert stage.pass_time(STALL_S)[0].startswith("It is un ⠋")
+    assert stage.say(TextDelta("believable **and** done.\n")) == ["It is unbelievable and done."]
+
+
+def test_where_no_room_is_left_a_stall_shows_the_word_alone():
+    stage = Stage(20)
+    stage.say(TextDelta("a word " + "x" * 12))
+    assert stage.pass_time(STALL_S) == ["a word xxxxxxxxxxxx"]

@@ -19,7 +19,7 @@ from aish.frontends.shell.prompt.editor import LineEditor, TolerantHistory, open
 from aish.frontends.shell.prompt.routing import Destination
 from aish.frontends.shell.prompt.template import find_branch, prompt_fragments, shorten_path
 from aish.frontends.terminal import Output
-from aish.tool_calls.detect.proposals import MAX_PROPOSALS, proposals
+from aish.tool_calls.detect.proposals import MAX_BLOCKS, MAX_PROPOSALS, find_blocks, proposals
 from aish.types.decisions import Mode
 from aish.types.live_shell import RunResult, WordKind
 from aish.types.usage import Usage
@@ -39,11 +39,51 @@ from aish.types.usage import Usage
         ("write CMD: ls to list", []),
         ("CMD:", []),
         ("CMD: ls\nCMD: ls", ["ls"]),
+        ("**CMD: ls**", ["ls"]),
+        ("**CMD:** ls", ["ls"]),
+        ("`CMD: ls`", ["ls"]),
+        ("1. `CMD: ls *.py`", ["ls *.py"]),
+        ("- **CMD: `ls`**", ["ls"]),
+        ("1. do\n   ```bash\n   CMD: rm x\n   ```\nCMD: pwd", ["pwd"]),
         ("```\nCMD: never closed", []),
     ],
 )
 def test_proposals_are_lines_of_their_own_outside_fences_and_quotations(reply, expected):
     assert proposals(reply) == expected
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("```bash\nls -la\n```", [(1, "ls -la", "ls -la")]),
+        ("```sh\na\n\nb\n```\n~~~python\nx = 1\n~~~", [(1, "a\n\nb", "a\n\nb"), (2, "x = 1", "")]),
+        ("CMD: ls\n```{.bash .numberLines}\npwd\n```", [(1, "ls", "ls"), (2, "pwd", "pwd")]),
+        ("```bash\ncat <<'EOF' > f\n  a *b*\nEOF\n```", [(1, None, "cat <<'EOF' > f\n  a *b*\nEOF")]),
+        (
+            "```console\n$ echo a \\\n  b\na b\n$ cat <<E\n> x\n> E\nx\n```",
+            [(1, None, "echo a \\\n  b\ncat <<E\nx\nE")],
+        ),
+        ("```\n$ make\nok\n```", [(1, "$ make\nok", "make")]),
+        ("```\nplain\n```", [(1, "plain", "")]),
+        ("```console\nno prompt\n```", [(1, "no prompt", "")]),
+        ("2. so:\n   ```bash\n   if a; then\n     b\n   fi\n   ```", [(1, None, "if a; then\n  b\nfi")]),
+        ("> ```bash\n> ls\n> ```", []),
+        ("```bash\nnever closed", []),
+        ("```bash\n\n```", [(1, "", "")]),
+        ("```bash\nls\n```\n```bash\ncut off", [(1, "ls", "ls")]),
+        ("````markdown\n```bash\nls\n```\n````", [(1, "```bash\nls\n```", "")]),
+    ],
+)
+def test_blocks_of_code_are_numbered_and_those_for_a_shell_have_a_command(reply, expected):
+    found = find_blocks(reply)
+    assert [(block.number, block.command) for block in found] == [(number, command) for number, _, command in expected]
+    for block, (_, text, _) in zip(found, expected, strict=True):
+        assert text is None or block.text == text
+
+
+def test_blocks_are_bounded_in_number_and_size():
+    assert len(find_blocks("```bash\nls\n```\n" * 1000)) == MAX_BLOCKS
+    assert find_blocks("```bash\n" + "x" * 80_000 + "\n" + ("y" * 80_000 + "\n") * 4 + "```") == []
 
 
 def test_a_model_in_a_loop_proposes_only_so_much():

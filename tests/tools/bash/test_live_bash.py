@@ -16,7 +16,7 @@ import pytest
 
 from aish.errors import ProcessError, UsageError
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.tools.bash.shell import LiveBash, LiveBashSpec
+from aish.tools.bash.shell import LiveBash, LiveBashSpec, is_exit_line
 from aish.types.live_shell import RunEnd, RunResult, WordKind
 from support.eventually import eventually
 from support.person import Person, person
@@ -533,11 +533,93 @@ async def test_exit_with_stopped_jobs_warns_once_and_the_second_one_means_it(tmp
         assert (await shell.run_user("exit", None)).end is RunEnd.EXITED
 
 
-@pytest.mark.parametrize("line", ["exec true", "set -e; false", "exec sh -c 'exit 0'"])
-async def test_other_ways_to_end_the_shell_are_noticed(tmp_path: Path, line: str) -> None:
+ENDINGS = ["exec false", "exec sh -c 'exit 0'", "set -e; false", "kill -9 $$", "sh -c 'kill -9 $PPID'"]
+
+
+@pytest.mark.parametrize("line", ENDINGS)
+async def test_whatever_ends_bash_another_one_takes_over_with_its_directory_and_exports(
+    tmp_path: Path, line: str
+) -> None:
+    heard = Heard()
+    (tmp_path / "deep").mkdir()
+    rc = "export FROM_RC=rc ONLY_RC=gone; PATH=$PATH:/once"
+    async with live(tmp_path, rc=rc, heard=heard) as shell:
+        await says(
+            shell, "cd deep; export KEPT=$'two\\nlines' FROM_RC=changed; unset ONLY_RC; LOST=1; declare -x -i N=4"
+        )
+        result = await shell.run_user(line, None)
+        assert result.end in (RunEnd.EXITED, RunEnd.LOST) and not shell.exited.is_set()
+        shown = await says(shell, 'echo "$KEPT $FROM_RC ${ONLY_RC-none} ${LOST-none} $N $PWD"; echo "${PATH//[^o]/}"')
+        assert shown.splitlines()[:2] == ["two", f"lines changed none none 4 {tmp_path}/deep"]
+        assert await says(shell, 'echo "${PATH#*:/once}"') == "\n"  # the rc file has added it once
+        assert len(heard.notices) == 1 and "a new one" in heard.notices[0] and "\n" not in heard.notices[0]
+
+
+@pytest.mark.parametrize("rc", ["IFS=x", "set -o posix", "set -euo pipefail", "unset() { :; }; alias .=:", "set -f"])
+async def test_exports_are_given_to_the_next_bash_whatever_the_rc_file_sets(tmp_path: Path, rc: str) -> None:
+    async with live(tmp_path, rc=f"export ONLY_RC=1\n{rc}") as shell:
+        await shell.run_user("set +e; export A='1 x 2'; builtin unset ONLY_RC; exec false", None)
+        await says(shell, "set +eu; builtin unset ONLY_RC; export B='2 x 3'")
+        await shell.run_user("exec false", None)
+        assert await says(shell, 'set +eu; builtin echo "$B ${ONLY_RC-none}"') == "2 x 3 none\n"
+
+
+async def test_exports_under_allexport_do_not_confuse_the_bash_that_takes_over(tmp_path: Path) -> None:
     async with live(tmp_path) as shell:
-        assert (await shell.run_user(line, None)).end is RunEnd.EXITED
-        assert shell.exited.is_set()
+        await says(shell, "set -a")
+        await says(shell, "A=1")
+        await shell.run_user("exec false", None)
+        assert await says(shell, "echo $A; env | grep -c __aish") == "1\n0\n"
+
+
+async def test_exports_are_in_no_file_while_the_shell_waits(tmp_path: Path) -> None:
+    async with live(tmp_path) as shell:
+        await says(shell, "export SECRET=hidden-in-memory")
+        await shell.run_user("exec false", None)
+        assert await says(shell, 'echo $SECRET; grep -rl hidden-in-mem"ory" "$__aish_dir"') == "hidden-in-memory\n"
+
+
+async def test_an_alias_of_exit_leaves_and_other_aliases_do_not(tmp_path: Path) -> None:
+    async with live(tmp_path, rc="alias q=exit bye='exec false' ]=:") as shell:
+        await shell.run_user("bye", None)
+        await says(shell, "] ; echo fine")
+        assert not shell.exited.is_set()
+        assert (await shell.run_user("q", None, may_exit=False)).end is RunEnd.EXITED
+        assert not shell.exited.is_set()
+        await shell.run_user(" q 4", None)
+        assert shell.exited.is_set() and shell.exit_code == 4
+
+
+async def test_a_line_that_may_not_exit_is_followed_by_another_bash(tmp_path: Path) -> None:
+    async with live(tmp_path) as shell:
+        assert (await shell.run_user("export A=1; cd /", None)).status == 0
+        assert (await shell.run_user("exit 3", None, may_exit=False)).end is RunEnd.EXITED
+        assert await says(shell, "echo $A $PWD") == "1 /\n" and not shell.exited.is_set()
+
+
+async def test_a_bash_that_is_killed_again_and_again_is_followed_by_another_each_time(tmp_path: Path) -> None:
+    async with live(tmp_path) as shell:
+        for _ in range(4):
+            await shell.ready()
+            pid = shell.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda pid=pid: shell.pid not in (pid, None))
+        assert await says(shell, "echo fine") == "fine\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "leaves"),
+    [
+        ("exit", True), (" exit 3", True), ("logout", True), ("make && exit", True), ("cd x || exit 1", True),
+        ("if true; then exit; fi", True), ("{ exit; }", True), ("echo a; exit", True), ("builtin exit", True),
+        ("(exit 3)", False), ("echo exit", False), ("echo 'x; exit'", False), ('echo "a; exit"', False),
+        ("exit-code", False), ("$(exit 2)", False), ("./exit", False), ("exit=3", False), ("set -e; false", False),
+        ("exec exit", False),
+    ],
+)  # fmt: skip
+def test_a_line_that_says_exit_is_told_from_others(line: str, leaves: bool) -> None:  # noqa: FBT001
+    assert is_exit_line(line) is leaves
 
 
 async def test_exec_with_redirections_only_keeps_everything_working(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shlex
 import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,9 @@ CHANGES = [
     "set -o vi -o posix -f -C -a -k",
     "exec true",
     "exec bash -c 'exit 4'",
+    "exec bash",
+    "read -t 1 x </dev/tty; cat </dev/tty",
+    "kill -9 -$$; kill -9 -$PPID",
     "exec >/dev/null 2>&1 <&-",
     "exec 250>&-",
     "trap 'echo left' EXIT DEBUG ERR INT; trap '' HUP TERM",
@@ -318,6 +323,51 @@ async def test_what_leaves_the_session_ends_with_the_line(shell: LiveBash, tmp_p
     await shell.run_model(line.replace("WRITTEN", "until [ -s pid ]; do :; done"), 0.9)
     assert not is_running(int((tmp_path / "pid").read_text()))
     assert (await shell.run_model("echo fine", 10)).output == "fine\n"
+
+
+# Each process starts two more, in sessions of their own, until there are some two hundred: a bomb under a limit.
+BOMB = """
+bomb() { if [ "$1" = 0 ]; then exec -a aish-bomb sleep 599; fi; setsid bash -c "$all; bomb $(($1 - 1))" &
+setsid bash -c "$all; bomb $(($1 - 1))" & disown -a; sleep 599; }
+all=$(declare -f bomb); export all; bomb 6; sleep 599
+"""
+
+
+def _count_bombs() -> int:
+    count = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            count += file.read_bytes().startswith(b"aish-bomb\0")
+    return count
+
+
+async def test_a_fork_bomb_ends_with_the_line_and_the_shell_goes_on(shell: LiveBash) -> None:
+    running = asyncio.create_task(shell.run_model(BOMB, 5))
+    await eventually(lambda: _count_bombs() >= 64)
+    assert (await running).end is RunEnd.TIMED_OUT
+    listed = await shell.run_user("ps -e -o args= | grep -c '[a]ish-bomb' || true", None)
+    assert listed.output == "0\n"
+    assert (await shell.run_model("echo fine", 10)).output == "fine\n"
+
+
+async def test_output_without_end_takes_bounded_memory_and_ends_with_its_time(shell: LiveBash) -> None:
+    passed: list[int] = []
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = await shell.run_model("yes $(printf %0100d)", 2, on_text=lambda text: passed.append(len(text)))
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert result.end is RunEnd.TIMED_OUT and len(result.output) < 200_000 and result.left_out_bytes > 1_000_000
+    assert sum(passed) > 1_000_000 and grown_kib < 64 * 1024
+    assert (await shell.run_model("echo fine", 10)).output == "fine\n"
+
+
+async def test_a_state_that_was_read_before_is_read_again_after_a_line(shell: LiveBash) -> None:
+    await shell.run_user("X=1", None)
+    assert (await shell.run_model("echo $X; X=2", 10)).output == "1\n"
+    assert (await shell.run_model("echo $X", 10)).output == "1\n"
+    await shell.run_user("X=3", None)
+    assert (await shell.run_model("echo $X", 10)).output == "3\n"
+    await shell.run_user("exec false", None)
+    assert (await shell.run_model("echo [$X]", 10)).output == "[]\n"
 
 
 async def test_forty_lines_in_a_row(shell: LiveBash) -> None:

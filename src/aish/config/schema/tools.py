@@ -214,7 +214,10 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = "{cwd} {branch} {mode} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
-        Meta(description="Whether the output of a proposed command is sent to the model at once."),
+        Meta(
+            description="Whether the model goes on at once with the output of a proposed command. With `ask` the menu "
+            "has a key for it."
+        ),
     ] = "ask"
     attach_output: Annotated[
         bool, Meta(description="Whether the output of your commands is sent with your next question.")

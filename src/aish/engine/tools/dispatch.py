@@ -25,7 +25,7 @@ from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import PROVED_RULE, YES_CHOICES, EffectRequest, Mode, Question, QuestionKind, Verdict
-from aish.types.events import DecisionMade, Event, Status, ToolResult, TurnEnd
+from aish.types.events import DecisionMade, Event, Status, ToolOutputDelta, ToolResult, TurnEnd
 from aish.types.messages import TextPart, ToolCall
 from aish.types.requests import ToolChoice
 from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
@@ -79,8 +79,11 @@ class Dispatcher:
         journal: Journal | None = None,
         owner: str = "",
         mode: Mode | None = None,
+        live_output: bool = False,
     ) -> None:
-        """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest."""
+        """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest.
+        `live_output`: what running tools print is passed on."""
+        self._live_output = live_output
         self._owner, self._mode = owner, mode
         self._tools = tools
         self._executor = executor
@@ -274,12 +277,16 @@ class Dispatcher:
         self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
 
     async def _execute(self, item: PreparedCall) -> Outcome:
+        def show_output(text: str, left_out_chars: int) -> None:
+            self._channel.send_nowait(ToolOutputDelta(text, left_out_chars), item.call.id)
+
         return await self._executor.run(
             item.spec,
             item.arguments,
             call=item.call.id,
             deadline_s=self._budget.remaining_s,
             on_status=lambda text: self._channel.send_nowait(Status(text), item.call.id),
+            on_output=show_output if self._live_output else None,
             is_proved=item.is_proved,
         )
 

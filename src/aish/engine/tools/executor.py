@@ -60,13 +60,68 @@ class Preview(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+def _ignore_output(text: str) -> None:
+    pass
+
+
 def aish_says(status: ResultStatus, text: str) -> Outcome:
     return Outcome(status, (TextPart(f"[aish] {text}"),))
 
 
+_OUTPUT_PAUSE_S = 0.1
+# Of one call this much output is shown in full, and then only the end of what comes between two pauses.
+_FULL_OUTPUT_CHARS = 64 * 1024
+_OUTPUT_END_CHARS = 1024
+OnOutput = Callable[[str, int], None]
+
+
+class OutputRelay:
+    """Passes on what a running call prints: whole lines, at most ten times a second, and in bounded memory.
+
+    `send` gets the text and the number of characters that were left out before it. Output that comes after the last
+    pause is not passed on, because the result has it.
+    """
+
+    def __init__(self, send: OnOutput, redact: Callable[[str], str]) -> None:
+        self._send = send
+        self._redact = redact
+        self._text = ""
+        self._shown_chars = 0
+        self._left_out_chars = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, text: str) -> None:
+        room = max(_OUTPUT_END_CHARS, _FULL_OUTPUT_CHARS - self._shown_chars)
+        self._left_out_chars += max(0, len(self._text) + len(text) - room)
+        self._text = (self._text + text[-room:])[-room:]
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_OUTPUT_PAUSE_S, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        lines, newline, rest = self._text.rpartition("\n")
+        if newline or len(rest) >= _OUTPUT_END_CHARS:
+            shown, self._text = (lines + newline, rest) if newline else (rest, "")
+            self._shown_chars += len(shown)
+            left_out, self._left_out_chars = self._left_out_chars, 0
+            self._send(self._redact(shown), left_out)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class _Context:
     def __init__(
-        self, session: str, turn: str, call: str, owner: str, on_status: Callable[[str], None], *, is_proved: bool
+        self,
+        session: str,
+        turn: str,
+        call: str,
+        owner: str,
+        on_status: Callable[[str], None],
+        on_output: Callable[[str], None],
+        *,
+        is_proved: bool,
     ) -> None:
         self.session = session
         self.turn = turn
@@ -74,6 +129,7 @@ class _Context:
         self.owner = owner
         self.is_proved = is_proved
         self.status = on_status
+        self.output = on_output
 
 
 class ConcurrencyLimits:
@@ -120,12 +176,20 @@ class Executor:
         call: str,
         deadline_s: float,
         on_status: Callable[[str], None],
+        on_output: OnOutput | None = None,
         is_proved: bool = False,
     ) -> Outcome:
+        """`on_output` gets what the tool prints while it runs; None if it is not shown."""
         started_s = self._clock.monotonic_s()
-        context = _Context(self._session, self._turn, call, self._owner, on_status, is_proved=is_proved)
+        relay = OutputRelay(on_output, self._redact) if on_output else None
+        output = relay.add if relay else _ignore_output
+        context = _Context(self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved)
         timeout_s = min(spec.timeout_s, deadline_s)
-        outcome = await self._call_guarded(spec, arguments, context, timeout_s)
+        try:
+            outcome = await self._call_guarded(spec, arguments, context, timeout_s)
+        finally:
+            if relay:
+                relay.close()
         duration_ms = round((self._clock.monotonic_s() - started_s) * 1000, 3)
         parts = tuple(self._clean(part) for part in outcome.parts)
         structured = outcome.structured if self._for_programs else None

@@ -245,6 +245,7 @@ class TurnBuilder:
             journal=journal,
             owner=owner,
             mode=mode,
+            live_output=request is not None and request.live_output,
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from itertools import groupby
 
 import msgspec
 
-from aish.types.events import Body, Event
+from aish.types.events import Body, Event, ToolOutputDelta
 
 _NS_PER_MS = 1_000_000
 
@@ -32,6 +33,10 @@ class EventFactory(msgspec.Struct, eq=False):
         self.seq += len(bodies)
         return [Event(session, turn, seq, at_ms, body, step, "") for seq, body in enumerate(bodies, first)]
 
+    def transient(self, body: Body, call: str) -> Event:
+        """An event that is shown and not recorded. It takes no number."""
+        return Event(self.session, self.turn, self.seq, self._now_ns() // _NS_PER_MS, body, self.step, call)
+
     def event(self, body: Body, call: str = "") -> Event:
         self.seq += 1
         return Event(self.session, self.turn, self.seq, self._now_ns() // _NS_PER_MS, body, self.step, call)
@@ -43,8 +48,17 @@ MAX_PENDING = 1000
 GRACE_S = 10.0
 
 
+_Pending = tuple[Body, str, asyncio.Future[None] | None]
+
+
+def _is_output(pending: _Pending) -> bool:
+    return type(pending[0]) is ToolOutputDelta
+
+
 class EventChannel:
     """Turns a task into a stream of batches of events.
+
+    Output of running tools comes in batches of its own, because it is not recorded.
 
     `send` returns once the consumer has taken the event and asked for more. So what a recorder does with an event, such
     as making it durable, has happened before the task goes on. `send_nowait` does not wait. The channel owns its task:
@@ -53,7 +67,7 @@ class EventChannel:
 
     def __init__(self, events: EventFactory) -> None:
         self._events = events
-        self._pending: deque[tuple[Body, str, asyncio.Future[None] | None]] = deque()
+        self._pending: deque[_Pending] = deque()
         self._wake = asyncio.Event()
 
     async def send(self, body: Body, call: str) -> None:
@@ -74,7 +88,9 @@ class EventChannel:
                 if self._pending:
                     pending = list(self._pending)
                     self._pending.clear()
-                    yield [self._events.event(body, call) for body, call, _ in pending]
+                    for is_output, group in groupby(pending, _is_output):
+                        make = self._events.transient if is_output else self._events.event
+                        yield [make(body, call) for body, call, _ in group]
                     for _, _, taken in pending:
                         if taken is not None and not taken.done():
                             taken.set_result(None)

@@ -32,6 +32,7 @@ from aish.types.events import (
     Status,
     StepStarted,
     TextDelta,
+    ToolOutputDelta,
     ToolResult,
     TurnEnd,
     TurnFinished,
@@ -182,6 +183,8 @@ class Recording:
         """Adds events, without secrets in statuses. Returns whether they must be written before they are passed on."""
         must_write = self._recorder.write_through
         if len(events) != 1 or type(events[0].body) is not TextDelta:
+            if events and type(events[0].body) is ToolOutputDelta:  # then all of them are
+                return False
             must_write = self._inspect(events) or must_write
         self._pending += events
         if not must_write and self.turn.request.stream:

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.autonomy.turn_summary import TurnSummary
 from aish.frontends.mentions import MentionScope, expand_mentions
-from aish.frontends.shell.approvals.proposals import run_proposals
+from aish.frontends.shell.approvals.proposals import Offered, offer_commands
 from aish.frontends.shell.command_hints import (
     hint_lines,
     hints_for_model,
@@ -25,6 +25,7 @@ from aish.frontends.shell.command_hints import (
     split_by_availability,
 )
 from aish.frontends.shell.shell import Shell
+from aish.frontends.terminal import visible
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.decisions import Mode
 from aish.types.live_shell import CommandHint
@@ -44,7 +45,7 @@ async def ask_model(shell: Shell, text: str) -> None:
         for line in hint_lines(hints):
             shell.output.note(line)
     if known and is_clear_command_question(text):
-        await run_proposals(shell, known)  # a small model invents command lines; this one is known to work here
+        await offer_commands(shell, known)  # a small model invents command lines; this one is known to work here
         return
     continues = False
     while True:
@@ -57,11 +58,13 @@ async def ask_model(shell: Shell, text: str) -> None:
                 return
             text, hints, known, continues = approved, (), [], True
             continue
-        commands = _drop_missing(shell, proposals(reply)) or known
+        commands = _drop_missing(shell, proposals(visible(reply))) or known
+        if not commands:
+            shell.mention_blocks()
         questions = find_delegations(reply)
-        ran = await run_proposals(shell, commands) if commands else False
+        goes_on = await _offer(shell, commands) if commands else False
         answered = await run_delegations(shell, questions) if questions else False
-        if not (answered or (ran and await _wants_to_continue(shell))):
+        if not (answered or goes_on):
             return
         text, hints, known, continues = "Go on.", (), [], True
 
@@ -90,15 +93,11 @@ def _drop_missing(shell: Shell, commands: list[str]) -> list[str]:
     return commands[first:]
 
 
-async def _wants_to_continue(shell: Shell) -> bool:
-    match shell.runtime.config.shell.continue_after_commands:
-        case "always":
-            return True
-        case "never":
-            return False
-        case _:
-            answer = await shell.read("tell the model what came out? [y/N] ")
-            return answer is not None and answer.strip().lower() in ("y", "yes")
+async def _offer(shell: Shell, commands: list[str]) -> bool:
+    """Offers the proposals. Whether the model is to go on with what came out; otherwise the next question tells it."""
+    setting = shell.runtime.config.shell.continue_after_commands
+    offered = await offer_commands(shell, commands, can_continue=setting == "ask")
+    return offered is Offered.CONTINUE or (offered is Offered.RAN and setting == "always")
 
 
 async def _ask(shell: Shell, text: str, hints: Sequence[CommandHint], *, continues: bool) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from aish.types.live_shell import RAN_MARK, RunEnd, RunResult
 
 _MAX_ENTRIES = 20
@@ -26,14 +28,23 @@ _SOCIAL = frozenset({"hi", "hey", "hello", "thanks", "thank", "bye", "hallo", "d
 _REFERRING, _COMMON = frozenset(_REFERRING_WORDS.split()), frozenset(_COMMON_WORDS.split())
 
 
+class _Run(msgspec.Struct, frozen=True):
+    result: RunResult
+    is_proposal: bool
+
+    def describe(self, max_chars: int) -> str:
+        return describe_run(self.result, max_chars, is_proposal=self.is_proposal)
+
+
 class CommandContext:
     def __init__(self, max_chars: int) -> None:
         self._max_chars = max_chars
-        self._entries: list[RunResult | str] = []
+        self._entries: list[_Run | str] = []
         self._is_pinned = False
 
-    def add_run(self, run: RunResult) -> None:
-        self._entries = [*self._entries[1 - _MAX_ENTRIES :], run]
+    def add_run(self, run: RunResult, *, is_proposal: bool = False) -> None:
+        """`is_proposal`: the model proposed the command, and the user chose to run it."""
+        self._entries = [*self._entries[1 - _MAX_ENTRIES :], _Run(run, is_proposal)]
 
     def add_text(self, text: str) -> None:
         """Adds something else that the model should see, such as the answer of another model."""
@@ -42,7 +53,7 @@ class CommandContext:
 
     @property
     def last_run(self) -> RunResult | None:
-        return next((entry for entry in reversed(self._entries) if isinstance(entry, RunResult)), None)
+        return next((entry.result for entry in reversed(self._entries) if isinstance(entry, _Run)), None)
 
     def clear(self) -> None:
         self._entries = []
@@ -72,16 +83,18 @@ class CommandContext:
             if left <= 0:
                 texts.append(f"[earlier: {len(self._entries) - len(texts)} more commands]")
                 break
-            text = _shorten(entry, left) if isinstance(entry, str) else describe_run(entry, left)
+            text = _shorten(entry, left) if isinstance(entry, str) else entry.describe(left)
             left -= len(text)
             texts.append(text)
         return "\n\n".join(reversed(texts))
 
 
-def describe_run(run: RunResult, max_chars: int) -> str:
+def describe_run(run: RunResult, max_chars: int, *, is_proposal: bool = False) -> str:
     head = f"{RAN_MARK} $ {run.line}\n[exit {run.status}]"
-    if run.end is RunEnd.LOST:
-        head += " (the shell was killed)"
+    if is_proposal:
+        head += " (you proposed it)"
+    if run.end in (RunEnd.LOST, RunEnd.EXITED):
+        head += " (this ended the shell, and a new one took over)"
     output = run.output.strip("\n")
     return f"{head}\n{_shorten(output, max_chars)}" if output else head
 

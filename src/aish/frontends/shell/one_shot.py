@@ -112,6 +112,7 @@ async def _answer(
     await wait_for_tools(runtime, output)
     request = msgspec.structs.replace(request, input=(await _make_message(runtime, question, hints),))
     display = display_for(output.out, runtime.launch_context.env)
+    request = msgspec.structs.replace(request, live_output=display.live or arguments.json)
     printer = JsonEventPrinter(output) if arguments.json else printer_for(output, display)
     ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
     await print_turn(engine, request, printer, ask)

@@ -22,10 +22,12 @@ from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
 from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
-from aish.frontends.terminal import Output
+from aish.frontends.terminal import Output, visible
+from aish.tool_calls.detect.proposals import AnswerBlock, find_blocks
 from aish.types.context import ContextView
 from aish.types.decisions import Mode
-from aish.types.live_shell import RunEnd, RunResult
+from aish.types.events import ToolResult
+from aish.types.live_shell import RunResult
 from aish.types.models import ModelProfile
 from aish.types.requests import TurnRequest
 from aish.types.usage import Usage
@@ -51,6 +53,18 @@ class Editor(Protocol):
     async def read(self, typed: str = "") -> str | None: ...
 
     async def ask(self, question: str, typed: str = "") -> str | None: ...
+
+    def remember(self, line: str) -> None: ...
+
+
+PASTE = "\x1b[200~{}\x1b[201~"  # keys that a terminal sends for a text that is pasted
+
+
+class LastAnswer(msgspec.Struct, frozen=True):
+    """What the model said last. `blocks` are numbered as they were shown."""
+
+    text: str = ""
+    blocks: tuple[AnswerBlock, ...] = ()
 
 
 class Notices:
@@ -113,12 +127,15 @@ class Shell:
         self.cost_since_ms = 0  # where `:cost` starts to count
         self.highlight = config.highlight
         self.reasoning: Reasoning = config.reasoning
+        self.answer = LastAnswer()
+        self.results: list[ToolResult] = []  # of the last turn that had calls
         self.status = ""  # how the user's last command ended, for the prompt
         self.is_leaving = False
         self._notices = notices
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
+        self._has_mentioned_blocks = False
         self._answering: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._editor = make_editor(self)
@@ -141,6 +158,20 @@ class Shell:
     def type_ahead(self, text: str) -> None:
         """Puts text before the keys that the next prompt replays."""
         self._typed_ahead = text + self._typed_ahead
+
+    def keep_typed_ahead(self) -> None:
+        """Takes what was typed before a question is shown. It is no answer, and stands at the next prompt, where Enter
+        runs it."""
+        if not sys.stdin.isatty():
+            return
+        import termios
+
+        from aish.process.terminal import drain_input
+
+        with suppress(OSError, termios.error):
+            text = drain_input(sys.stdin.fileno()).decode("utf-8", "replace").replace("\r", "\n").strip("\n")
+            if text.replace("\n", "").isprintable():
+                self.type_ahead(PASTE.format(text) if text else "")
 
     def leave(self) -> None:
         """Ends the shell after the current line."""
@@ -229,7 +260,8 @@ class Shell:
         from aish.frontends.shell.render.styles import display_for
 
         env, out = self.runtime.launch_context.env, self.output.out
-        return printer_for(self.output, display_for(out, env, highlight=self.highlight, reasoning=self.reasoning))
+        display = display_for(out, env, highlight=self.highlight, reasoning=self.reasoning, numbered=True)
+        return printer_for(self.output, display)
 
     async def show_turn(self, request: TurnRequest, summary: TurnSummary) -> bool:
         """Runs a turn and prints it as it arrives. Whether the user stopped it with Ctrl-C."""
@@ -247,13 +279,27 @@ class Shell:
 
     async def _print_turn(self, request: TurnRequest, summary: TurnSummary) -> None:
         printer = self.make_printer()
-        async with (
-            printer.waiting(f"waiting for {self.model or 'a model'}"),
-            self.engine.turn(request, ask=self.make_consent()) as batches,
-        ):
-            async for events in batches:
-                summary.add(events)
-                printer.show_all(events)
+        request = msgspec.structs.replace(request, live_output=True)
+        results: list[ToolResult] = []
+        try:
+            async with (
+                printer.waiting(f"waiting for {self.model or 'a model'}"),
+                self.engine.turn(request, ask=self.make_consent()) as batches,
+            ):
+                async for events in batches:
+                    summary.add(events)
+                    results += [event.body for event in events if isinstance(event.body, ToolResult)]
+                    printer.show_all(events)
+        finally:
+            self.results = results or self.results
+            if summary.text.strip():
+                self.answer = LastAnswer(summary.text, tuple(printer.blocks or find_blocks(visible(summary.text))))
+
+    def mention_blocks(self) -> None:
+        """Says once what can be done with the blocks of an answer."""
+        if not self._has_mentioned_blocks and any(block.command for block in self.answer.blocks):
+            self._has_mentioned_blocks = True
+            self.output.note("· F5 runs the last block; :run N, :copy N, :edit N, :revise N TEXT take the one you name")
 
     def stop_answer(self) -> None:
         """Stops the turn that is being shown, if there is one."""
@@ -273,24 +319,27 @@ class Shell:
 
     # Commands in the live bash.
 
-    async def run_line(self, line: str, *, attach: bool, typed: bool = False) -> RunResult:
+    async def run_line(self, line: str, *, attach: bool, typed: bool = False, is_proposal: bool = False) -> RunResult:
         """Runs a line in the live bash; `attach` adds it to the context of the next question. After a line that the
-        user has `typed`, the prompt shows how it ended."""
+        user has `typed`, or chosen from an answer as if it were typed, the prompt shows how it ended. A proposal
+        enters the history, and cannot end the shell."""
         if self.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
         # The program gets Ctrl-C itself; the line is not left half way.
         with self._notices.defer(), on_interrupt(do_nothing):
-            result = await self.live.run_user(line, terminal)
+            if is_proposal:
+                self._editor.remember(line)
+            result = await self.live.run_user(line, terminal, may_exit=not is_proposal)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
         if typed:
             self.status = "" if result.status == 0 else f"[{result.status}]"
-        self._typed_ahead = result.typed_ahead
-        if result.end is RunEnd.EXITED:
+        self._typed_ahead += result.typed_ahead
+        if self.live.exited.is_set():
             self.leave()
         if attach:
-            self.command_context.add_run(result)
+            self.command_context.add_run(result, is_proposal=is_proposal)
         return result
 
     # The first prompt.

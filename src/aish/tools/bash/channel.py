@@ -5,6 +5,9 @@
     ctl        a pipe for commands: "go NONCE MODE", "side NUMBER", "state NUMBER"
     status     a pipe for bash's state whenever it waits again
     jobs.pids  the process groups of its jobs at that time, and `end`
+    exits      the nonce of the last line that is an alias of `exit`
+    exports    its exported variables at that time, as `declare -px` lists them, and `# end`
+    restore    the exports of the bash before this one, if it ended unexpectedly
 
 Pipes are open for reading and writing, so that neither side waits for the other to open them.
 """
@@ -12,6 +15,7 @@ Pipes are open for reading and writing, so that neither side waits for the other
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -44,6 +48,13 @@ QUIET = {
 }
 
 
+_EXPORTS_END = b"# end\n"
+_EXPORTS_MAX_BYTES = 4 * 1024 * 1024  # Linux takes less than that
+_OWN_EXPORT = re.compile(rb"(?m)^declare -\S+ __aish_.*\n")  # exported under `set -a`
+# Gives a new bash exactly the exported variables of the one before it. Those that are readonly are there already.
+_RESTORE = r'{ __aish_unset_exports; \builtin . "$__aish_dir/restore"; } 2>/dev/null'
+
+
 class ShellStatus(msgspec.Struct, frozen=True):
     nonce: str
     code: int
@@ -72,7 +83,9 @@ def new_nonce() -> str:
 
 
 class Channel:
-    def __init__(self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str], exports: bytes = b""
+    ) -> None:
         self.first_nonce = new_nonce()
         self._is_plain_sh = is_plain_sh
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
@@ -83,7 +96,9 @@ class Channel:
             self._ctl = self._open_file(stack, "ctl", os.O_NONBLOCK)
             self._status = self._open_file(stack, "status", os.O_NONBLOCK)
             self._line = self._open_file(stack, "line", os.O_CREAT)
-            (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet)))
+            if exports:
+                (self.folder / "restore").write_bytes(exports)
+            (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet), has_exports=bool(exports)))
             self._resources = stack.pop_all()
 
     def close(self) -> None:
@@ -98,13 +113,13 @@ class Channel:
     def rc(self) -> Path:
         return self.folder / "rc"
 
-    def _rc(self, rc_file: str | None, quiet: Mapping[str, str]) -> str:
+    def _rc(self, rc_file: str | None, quiet: Mapping[str, str], *, has_exports: bool) -> str:
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
         names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
         our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))
         user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
-        return f"{settings}\n. {our_rc}\n{user_rc}\n__aish_settle\n"
+        return f"{settings}\n. {our_rc}\n{user_rc}\n{_RESTORE if has_exports else ':'}\n__aish_settle\n"
 
     def write_line(self, line: str, mode: Mode) -> tuple[str, bytes]:
         """Writes the next line and starts it. Returns its nonce and the bytes to type."""
@@ -146,6 +161,24 @@ class Channel:
             *groups, end = (self.folder / "jobs.pids").read_bytes().split()
             return frozenset(map(int, groups)) if end == b"end" else None
         return None
+
+    def is_exit_alias(self, nonce: str) -> bool:
+        """Whether the line of that nonce is an alias of `exit`."""
+        with suppress(OSError):
+            return (self.folder / "exits").read_text() == nonce
+        return False
+
+    def take_exports(self) -> bytes:
+        """Returns the exported variables when bash last waited; b"" if they are unknown, incomplete or far too many.
+        They may hold secrets, so no file keeps them."""
+        file = self.folder / "exports"
+        with suppress(OSError):
+            with file.open("rb") as opened:
+                listed = opened.read(_EXPORTS_MAX_BYTES)
+            file.unlink()
+            (self.folder / "restore").unlink(missing_ok=True)
+            return _OWN_EXPORT.sub(b"", listed) if listed.endswith(_EXPORTS_END) else b""
+        return b""
 
     def _read(self) -> bytes:
         try:

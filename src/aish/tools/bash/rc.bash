@@ -56,6 +56,7 @@ __aish_idle() {
   __aish_ps1=${PS1-} PS1=''
   __aish_jobs
   { builtin jobs -p; builtin echo end; } >|"$__aish_dir/jobs.pids" 2>/dev/null || :
+  { builtin declare -px; builtin echo '# end'; } >|"$__aish_dir/exports" 2>/dev/null || :
   __aish_hide
   [[ -n $__aish_out ]] || exec {__aish_out}>&2 2>"$__aish_dir/err" || __aish_out=''
   __aish_report || :
@@ -154,6 +155,15 @@ __aish_expand() {
   fi
 }
 
+# Notes that the line is an alias of `exit`: then the shell is to be left, and no other bash takes over.
+__aish_note_exit() {
+  local word=${1%%[[:space:]]*}
+  [[ $word && ${BASH_VERSINFO[0]} -ge 4 ]] || return 0
+  case ${BASH_ALIASES[$word]-} in
+    exit* | logout*) builtin printf '%s' "$__aish_nonce" >|"$__aish_dir/exits" 2>/dev/null || : ;;
+  esac
+}
+
 # Restores what the next line may use: $_ and PIPESTATUS of the last line, and the effect of a second `exit`.
 __aish_keep() {
   local prefix='' each
@@ -168,6 +178,7 @@ __aish_keep() {
     __aish_asked_exit=1
   else
     __aish_asked_exit=''
+    __aish_note_exit "${__aish_line#"${__aish_line%%[![:space:]]*}"}"
   fi
   # An open here-document would swallow the last line; the empty line is for a line that ends in a backslash.
   [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # the options before
@@ -215,6 +226,12 @@ __aish_wrap() {
   each=${PROMPT_COMMAND-}
   each=${each//__aish_done/:} each=${each//__aish_idle/:}
   PROMPT_COMMAND=$'__aish_done\n'"${each:-:}"$'\n__aish_idle'
+}
+
+# Before the exported variables of an earlier bash are set: those that the rc files have exported are not among them.
+__aish_unset_exports() {
+  local IFS=$' \t\n'
+  builtin unset -v $(builtin compgen -e) || :
 }
 
 # After the rc files: readline bindings that cannot disturb the typed line, whatever ~/.inputrc has.

@@ -91,6 +91,11 @@ class BashProcess:
         self._listener = listener
 
     @property
+    def is_at_exit_alias(self) -> bool:
+        """Whether its last line is an alias of `exit`."""
+        return self.channel.is_exit_alias(self._nonce)
+
+    @property
     def was_ready(self) -> bool:
         return bool(self.status.nonce)
 

@@ -6,14 +6,16 @@
 
 A model's line cannot affect the user's shell: see `model_shell.py`.
 
-Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. A bash that is
-killed is replaced by another one in the same directory; one that exits ends the live shell (`exited`). Closing ends
-running lines and jobs, as a closed terminal would; jobs that were disowned keep running.
+Opening returns at once; the rc files run while the prompt is drawn, and the first line waits for them. Only a line that
+says `exit` ends the live shell (`exited`). Whatever else ends bash, another one takes over in the same directory with
+the same exported variables. Closing ends running lines and jobs, as a closed terminal would; jobs that were disowned
+keep running.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 from collections import deque
@@ -32,7 +34,7 @@ from aish.tools.bash.completion.side_shell import SideShell
 from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
 from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
-from aish.tools.bash.user_lines import run_at_terminal, run_unattended
+from aish.tools.bash.user_lines import run_at_terminal
 from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
 
 if TYPE_CHECKING:
@@ -42,7 +44,14 @@ _HISTORY_LINES = 10_000
 _MAX_TURNS = 64  # whose directories are remembered
 # A bash that exits this often before it is ready will not become ready.
 _TRIES = 3
+_PAUSE_S = 1.0  # before another one, if that many have ended and none was used
 _USUAL_SIZE = WindowSize(24, 80)
+_RESTARTED = "a new one has its directory and exported variables; other variables, functions and jobs are gone"
+# `exit` where a command begins, but not in a subshell.
+_EXIT_LINE = re.compile(
+    r"(?:^|[;&|{\n!]|\b(?:then|do|else|elif|time|builtin|command)\s)\s*(?:exit|logout)(?![\w./=+-])"
+)
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$?\([^()]*\)")
 _LOST_WITH_SH = (
     "there is no bash here, so the shell is a plain sh: no command completion, no history expansion, and the model's "
     "lines see its directory, but nothing of what it has set"
@@ -76,11 +85,15 @@ class LiveBash:
         self._model_lock = asyncio.Lock()
         self._model_cwds: dict[str, str] = {}  # by turn id
         self._snapshot_count = 0
+        self._known_state: tuple[str, Snapshot] | None = None  # with the nonce of the line after which it was read
         self._bash_changed = asyncio.Event()  # set when a bash has started, or when none will start again
         self._bash: BashProcess | None = None
         self._pty: Pty | None = None
         self._failure: ProcessError | None = None
+        self._was_used = False  # a line ran in this bash, or a copy of it was made
+        self._may_exit = self._says_exit = False  # whether the line that runs may end the live shell, and means to
         self._cwd = str(spec.cwd)
+        self._exports = b""  # of the last bash, as it lists them
         self._side = SideShell()
         self.history: deque[str] = deque(maxlen=_HISTORY_LINES)
         self.exited = asyncio.Event()
@@ -169,20 +182,17 @@ class LiveBash:
 
     # Running lines
 
-    async def run_user(self, line: str, terminal: int | None) -> RunResult:
+    async def run_user(self, line: str, terminal: int | None, *, may_exit: bool = True) -> RunResult:
         """Runs a line as if typed at the terminal, which it owns until the shell waits again. None: without a
-        terminal."""
+        terminal. `may_exit`: an `exit` in it ends the live shell; otherwise another bash takes over."""
         _check(line)
         self.history.append(line)
         async with self._line_lock:
-            return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal))
-
-    async def run_proposal(self, line: str, timeout_s: float) -> RunResult:
-        """Runs a line that a model proposed and the user chose: in the user's shell, without input or pager, with a
-        time limit."""
-        _check(line)
-        async with self._line_lock:
-            return await self._run(lambda bash, pty: run_unattended(bash, pty, line, timeout_s, None, self._on_output))
+            self._may_exit, self._says_exit = may_exit, is_exit_line(line)
+            try:
+                return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal))
+            finally:
+                self._may_exit = False
 
     async def run_model(
         self,
@@ -225,17 +235,22 @@ class LiveBash:
         return self._cwd
 
     async def _snapshot(self) -> Snapshot | None:
-        """Waits until the shell waits. Returns None for a plain sh, which cannot list its state."""
+        """Waits until the shell waits. Returns None for a plain sh, which cannot list its state. Between two lines of
+        the user the state stays the same, so it is read once."""
         async with self._line_lock:
             bash = await self._get_ready_bash()
+            self._was_used = True
             if self._is_plain_sh:
                 return None
-            self._snapshot_count += 1
-            return await take_snapshot(bash.channel, self._snapshot_count)
+            if self._known_state is None or self._known_state[0] != bash.status.nonce:
+                self._snapshot_count += 1
+                self._known_state = bash.status.nonce, await take_snapshot(bash.channel, self._snapshot_count)
+            return self._known_state[1]
 
     async def _run(self, run: Callable[[BashProcess, Pty], Awaitable[RunResult]]) -> RunResult:
         while True:
             bash, pty = await self._get_bash()
+            self._was_used = True
             self._side.mark_outdated()
             result = await run(bash, pty)
             if bash.was_ready:
@@ -249,11 +264,15 @@ class LiveBash:
     # Keeping it alive
 
     async def _keep_alive(self) -> None:
-        with_rc, failed = True, 0
+        with_rc, failed, unused = True, 0, 0
         try:
             while failed < _TRIES and not self.exited.is_set():
                 bash = await self._run_bash(with_rc=with_rc)
-                with_rc, failed = (with_rc, 0) if bash.was_ready else (False, failed + 1)
+                with_rc = with_rc and bash.was_ready
+                failed = 0 if bash.was_ready else failed + 1
+                unused = 0 if self._was_used else unused + 1
+                if unused >= _TRIES:
+                    await asyncio.sleep(_PAUSE_S)
             if not self.exited.is_set():
                 hint = "try it in a terminal of its own"
                 self._failure = ProcessError(f"{self._shell} does not stay alive", hint=hint)
@@ -264,13 +283,18 @@ class LiveBash:
             self._bash_changed.set()
 
     async def _run_bash(self, *, with_rc: bool) -> BashProcess:
+        self._was_used = False
         channel = Channel(
-            is_plain_sh=self._is_plain_sh, rc_file=self._spec.rc_file if with_rc else None, quiet=self._spec.model_env
+            is_plain_sh=self._is_plain_sh,
+            rc_file=self._spec.rc_file if with_rc else None,
+            quiet=self._spec.model_env,
+            exports=self._exports,
         )
         running: Pty | None = None
 
         def note_waiting() -> None:
             self._cwd = bash.status.cwd or self._cwd
+            self._exports = channel.take_exports() or self._exports
             if running is not None:
                 running.spare_groups(find_disowned_groups(running.pid, channel.read_jobs()))
 
@@ -310,11 +334,12 @@ class LiveBash:
     def _report_exit(self, bash: BashProcess, code: int) -> None:
         if not bash.was_ready:
             self._on_notice("the shell ended before it was ready; starting one without your rc file")
-        elif code < 0:
-            self._on_notice(f"bash was killed (signal {-code}) and restarted: variables, functions, jobs are gone")
-        else:
+        elif code >= 0 and self._may_exit and (self._says_exit or bash.is_at_exit_alias):
             self.exit_code = code
             self.exited.set()
+        else:
+            how = f"was killed (signal {-code})" if code < 0 else f"ended (exit status {code})"
+            self._on_notice(f"bash {how}; {_RESTARTED}")
         bash.note_exit(code)
 
     async def _get_bash(self) -> tuple[BashProcess, Pty]:
@@ -339,6 +364,11 @@ class LiveBash:
         while self._bash is before:
             self._bash_changed.clear()
             await self._bash_changed.wait()
+
+
+def is_exit_line(line: str) -> bool:
+    """Whether a line says that the shell is to be left, as in `exit 3` or `make && exit`."""
+    return bool(_EXIT_LINE.search(_QUOTED.sub("''", line)))
 
 
 def _check(line: str) -> None:

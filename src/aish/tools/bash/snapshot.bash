@@ -25,18 +25,21 @@ builtin printf '\0x\n' >&3
 builtin declare -F >&3
 builtin printf '\0r %s\0' "${__aish_prev:-0}" >&3
 
+# From a pipe, `read` needs a system call for each character; from a file it does not.
+builtin compgen -v >|"$__aish_dir/names.$1"
 while IFS='' builtin read -r __aish_each; do
   [[ $__aish_each != __aish_* ]] || continue
   builtin printf 'v %s\n' "$__aish_each" >&3
   builtin declare -p "$__aish_each" >&3
   builtin printf '\0' >&3
-done < <(builtin compgen -v)
+done <"$__aish_dir/names.$1"
 
+builtin compgen -A function >|"$__aish_dir/names.$1"
 while IFS='' builtin read -r __aish_each; do
   [[ $__aish_each != __aish_* ]] || continue
   builtin printf 'f %s\n' "$__aish_each" >&3
   builtin declare -f -- "$__aish_each" >&3
   builtin printf '\0' >&3
-done < <(builtin compgen -A function)
+done <"$__aish_dir/names.$1"
 
 builtin printf 'end\0' >&3

@@ -93,6 +93,7 @@ class _StateReader:
 
     def __init__(self, channel: Channel, number: int) -> None:
         self._path = channel.folder / f"state.{number}"
+        self._names = channel.folder / f"names.{number}"
         self._loop = asyncio.get_running_loop()
         self._data = bytearray()
         self.done: asyncio.Future[bytes] = self._loop.create_future()
@@ -118,6 +119,7 @@ class _StateReader:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
         self._path.unlink(missing_ok=True)
+        self._names.unlink(missing_ok=True)
         if not self._data.endswith(b"\0end\0") and (group := _find_group(self._data)):
             signal_group(group, _SIGKILL)
 

@@ -1,6 +1,6 @@
-"""Runs lines in the user's shell: at the terminal, or unattended.
+"""Runs lines in the user's shell at the terminal: typed ones, and proposals of a model that the user chose.
 
-At the terminal, data passes byte for byte, and a copy of the output is captured for the model.
+Data passes byte for byte, and a copy of the output is captured for the model.
 
 Afterwards the terminal is always restored: its modes, and whatever the program left switched on (alternate screen,
 mouse, hidden cursor).
@@ -132,61 +132,3 @@ def _on_resize(call: Callable[[], None]) -> Iterator[None]:
     finally:
         with suppress(ValueError, RuntimeError):
             loop.remove_signal_handler(signal.SIGWINCH)
-
-
-async def run_unattended(
-    bash: BashProcess,
-    pty: Pty,
-    line: str,
-    timeout_s: float,
-    on_text: Callable[[str], None] | None,
-    on_other: Callable[[bytes], None],
-) -> RunResult:
-    listener = _UnattendedOutput(pty, OutputCapture(on_text), on_other)
-    try:
-        if not await bash.wait_until_waiting():
-            return build_result(bash, line, listener.capture, RunEnd.DONE)
-        ahead = pty.take_unread_input()  # typed by the user, too late for the previous line
-        bash.begin(pty, line, "model", listener)
-        end = await _wait_for_end(bash, pty, listener, timeout_s)
-        return build_result(bash, line, listener.capture, end, ahead)
-    finally:
-        bash.set_listener(None)
-
-
-async def _wait_for_end(bash: BashProcess, pty: Pty, listener: _UnattendedOutput, timeout_s: float) -> RunEnd:
-    waiting = asyncio.ensure_future(bash.wait_until_waiting())
-    asked_task = asyncio.ensure_future(listener.asked.wait())
-    try:
-        await asyncio.wait({waiting, asked_task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return RunEnd.DONE
-        end = RunEnd.ASKED if asked_task.done() else RunEnd.TIMED_OUT
-        await interrupt_line(bash, pty)
-        return end
-    except asyncio.CancelledError:
-        await asyncio.shield(asyncio.ensure_future(interrupt_line(bash, pty)))
-        raise
-    finally:
-        waiting.cancel()
-        asked_task.cancel()
-
-
-class _UnattendedOutput:
-    def __init__(self, pty: Pty, capture: OutputCapture, on_other: Callable[[bytes], None]) -> None:
-        self.capture = capture
-        self.asked = asyncio.Event()
-        self._pty = pty
-        self._on_other = on_other
-
-    def on_start(self) -> None:
-        """Nothing waits for the start."""
-
-    def inside(self, data: bytes) -> None:
-        self.capture.add(data)
-        # A program that wants a password switches off the echo and then asks. There is no user to answer.
-        if not data.endswith(b"\n") and self._pty.is_reading_secret:
-            self.asked.set()
-
-    def outside(self, data: bytes) -> None:
-        self._on_other(data)

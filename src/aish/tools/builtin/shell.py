@@ -6,6 +6,7 @@ The process group is stopped when the line is done, times out or is cancelled.
 from __future__ import annotations
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -85,15 +86,20 @@ _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap 
 
 
 class CommandShell(Protocol):
-    """The user's shell. Commands run in copies of it, except those that the user chose to run in it."""
+    """The user's shell. Commands of a model run in copies of it."""
 
     def model_cwd(self, turn: str) -> str: ...
 
     async def run_model(
-        self, line: str, timeout_s: float, *, turn: str, sandbox: Sandbox | None, is_proved: bool
+        self,
+        line: str,
+        timeout_s: float,
+        *,
+        turn: str,
+        sandbox: Sandbox | None,
+        is_proved: bool,
+        on_text: Callable[[str], None],
     ) -> RunResult: ...
-
-    async def run_proposal(self, line: str, timeout_s: float) -> RunResult: ...
 
 
 @lru_cache(maxsize=4)
@@ -107,8 +113,7 @@ class ShellTools:
     """`env` is the whole environment of commands, because a model reads their output.
 
     If the user's live shell exists (`live`), each command runs in a copy of it, with its variables and functions, and a
-    `cd` holds for the next command of the same turn. Otherwise `cwd` gives the directory. `chosen` returns the command
-    that the user has just chosen to run in the live shell itself, or "".
+    `cd` holds for the next command of the same turn. Otherwise `cwd` gives the directory.
     """
 
     def __init__(
@@ -119,14 +124,12 @@ class ShellTools:
         sandbox: Sandbox,
         env: Mapping[str, str],
         live: Callable[[], CommandShell | None] = lambda: None,
-        chosen: Callable[[], str] = lambda: "",
     ) -> None:
         self._env = {**{name: value for name, value in env.items() if not steers_bash(name)}, **QUIET_ENVIRONMENT}
         self._cwd = cwd
         self._workspace = workspace
         self._sandbox = sandbox
         self._live = live
-        self._chosen = chosen
 
     def specs(self) -> Sequence[ToolSpec]:
         return _SPECS
@@ -155,12 +158,14 @@ class ShellTools:
     async def _run_live(self, live: CommandShell, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
         before = live.model_cwd(context.turn)
         try:
-            if command == self._chosen():
-                result = await live.run_proposal(command, timeout_s)
-            else:
-                result = await live.run_model(
-                    command, timeout_s, turn=context.turn, sandbox=self._sandbox, is_proved=context.is_proved
-                )
+            result = await live.run_model(
+                command,
+                timeout_s,
+                turn=context.turn,
+                sandbox=self._sandbox,
+                is_proved=context.is_proved,
+                on_text=context.output,
+            )
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
         return _format_live_result(result, timeout_s, before)
@@ -182,6 +187,7 @@ class ShellTools:
             term_wait_s=1.0,
         )
         capture = BoundedOutput()
+        decoder = getincrementaldecoder("utf-8")("replace")
         code: int | None = None
         try:
             async with ChildProcess.start(spec) as child:
@@ -190,6 +196,7 @@ class ShellTools:
                     async with asyncio.timeout(timeout_s):
                         async for piece in child.stdout:
                             capture.add(piece)
+                            context.output(decoder.decode(piece))
                         code = await child.wait()
                 except TimeoutError:
                     pass
@@ -202,8 +209,6 @@ def _format_live_result(result: RunResult, timeout_s: float, before: str) -> Too
     notes = {
         RunEnd.TIMED_OUT: f"stopped after {timeout_s:g} s",
         RunEnd.ASKED: "stopped: it asked for a password, and there is no user to give one",
-        RunEnd.EXITED: "this ended the shell; there is a new one",
-        RunEnd.LOST: "the shell was killed; there is a new one",
     }
     note = notes.get(result.end) or (f"exit code {result.status}" if result.status else "")
     moved = f"your working directory is now {result.cwd}" if result.cwd != before else ""

@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,7 +20,7 @@ from aish.frontends.shell.commands.arguments import is_folder, resolve_path, unk
 from aish.frontends.shell.shell import Shell
 from aish.types.events import TurnEnd
 from aish.types.ids import OWN_SESSIONS
-from aish.types.live_shell import RunResult
+from aish.types.live_shell import RAN_MARK, RunResult
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from aish.types.records import SessionRecord
 
@@ -29,6 +29,8 @@ _SHOWN_PATHS = 3
 _MAX_SESSIONS = 15
 _MAX_MESSAGES = 20
 _SHOWN_CHARS = 300
+_ROW_CHARS = 100
+_MAX_ROWS = 200
 _AISH = f"{shlex.quote(sys.executable)} -m aish"  # `aish` need not be on the user's PATH
 
 
@@ -188,10 +190,46 @@ async def reset(shell: Shell, rest: str) -> None:
 
 
 async def history(shell: Shell, rest: str) -> None:
+    """Lists what was said, or shows one answer of the list again."""
     messages = await shell.engine.history(shell.request.session) if shell.request.session else ()
-    _show_messages(shell, messages, user_text=lambda message: message.text)
     if not messages:
         shell.output.note("nothing has been said yet")
+    elif not rest:
+        _list_messages(shell, messages)
+    else:
+        answers = [message.text for message in messages if isinstance(message, AssistantMessage) and message.text]
+        if not rest.isdecimal() or not 1 <= int(rest) <= len(answers):
+            raise UsageError(f"there is no answer {rest}", hint=f":history lists 1 to {len(answers)}")
+        shell.make_printer().show_text(answers[int(rest) - 1])
+
+
+def _list_messages(shell: Shell, messages: Sequence[Message]) -> None:
+    """A line for each question, command and answer. Answers have numbers, by which they are shown whole."""
+    lines: list[str] = []
+    answer = 0
+    for message in messages:
+        match message:
+            case UserMessage():
+                lines += ["", f"> {_shorten(_question_only(message))}", *_commands_of(message)]
+            case AssistantMessage(text) if text:
+                answer += 1
+                lines.append(f"{answer:>4}  {_shorten(text, _ROW_CHARS)}")
+            case ToolMessage(name=name):
+                lines.append(f"      ← {name}: {_shorten(message.text, _ROW_CHARS)}")
+            case _:
+                pass
+    for line in lines[-_MAX_ROWS:]:
+        shell.output.note(line)
+    shell.output.note(":history N shows an answer in full")
+
+
+def _commands_of(message: UserMessage) -> Iterator[str]:
+    """The commands that were sent along, without their output."""
+    for part in message.parts[1:]:
+        if isinstance(part, TextPart):
+            for line in part.text.splitlines():
+                if line.startswith(RAN_MARK):
+                    yield f"      {_shorten(line.removeprefix(RAN_MARK), _ROW_CHARS)}"
 
 
 def _show_messages(shell: Shell, messages: Sequence[Message], *, user_text: Callable[[UserMessage], str]) -> None:

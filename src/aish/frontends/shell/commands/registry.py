@@ -37,6 +37,8 @@ class Argument(StrEnum):
     PATH = "PATH"
     SWITCH = "on|off"
     TEXT = "TEXT"
+    NUMBER = "[N]"
+    NUMBER_TEXT = "[N] TEXT"
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -106,6 +108,12 @@ COMMANDS: dict[str, Command] = {
         "Talk", "which model a question would go to", _lazy("context.route"), words=("check", "on", "off"),
     ),
     "exec": Command("Shell", "run a command, whatever it looks like", _lazy("conversation.exec_"), A.TEXT),
+    "run": Command("Answer", "run a block of the last answer", _lazy("blocks.run"), A.NUMBER),
+    "copy": Command("Answer", "copy a block, to the clipboard and a file", _lazy("blocks.copy"), A.NUMBER),
+    "edit": Command("Answer", "put a block at the prompt", _lazy("blocks.edit"), A.NUMBER),
+    "revise": Command("Answer", "ask the model for another version of a block", _lazy("blocks.revise"), A.NUMBER_TEXT),
+    "expand": Command("Answer", "page the whole output of a tool call", _lazy("blocks.expand"), A.NUMBER),
+    "last": Command("Answer", "show the last answer again", _lazy("blocks.last")),
     "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.TEXT),
     "tree": Command("Shell", "give the model the files of this folder", _lazy("conversation.tree"), A.PATH),
     "safety": Command(
@@ -117,7 +125,7 @@ COMMANDS: dict[str, Command] = {
     "sessions": Command("Sessions", "conversations, newest first", _lazy("conversation.sessions"), A.TEXT),
     "resume": Command("Sessions", "go on with a session", _lazy("conversation.resume"), A.SESSION),
     "reset": Command("Sessions", "forget this conversation, start a new one", _lazy("conversation.reset")),
-    "history": Command("Sessions", "what was said in this session", _lazy("conversation.history")),
+    "history": Command("Sessions", "what was said in this session", _lazy("conversation.history"), A.NUMBER),
     "mcp": Command(
         "Tools", "MCP servers", _lazy("mcp.mcp"), A.SERVER,
         words=("list", "tools", "tool", "resources", "prompt", "log", "refresh", "connect", "disconnect"),

@@ -25,6 +25,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -96,7 +97,12 @@ class LineEditor:
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
         answer that is being given."""
-        session: PromptSession[str] = PromptSession(history=InMemoryHistory(), output=_terminal_output())
+        session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(),
+            output=_terminal_output(),
+            key_bindings=_newline_key() if typed else None,
+            enable_open_in_editor=bool(typed),
+        )
         if not typed:  # keys typed before the question do not answer it, but may change a text that is to be edited
             clear_typeahead(session.app.input)
             drop_typed_ahead()
@@ -108,6 +114,10 @@ class LineEditor:
         except KeyboardInterrupt:
             self._shell.stop_answer()
             return None
+
+    def remember(self, line: str) -> None:
+        """Adds a line that was run without being typed."""
+        self._session.history.append_string(line)
 
     def _message(self) -> FormattedText:
         """The text before the line. prompt_toolkit asks for it at every row of a long line; it is made once a
@@ -216,6 +226,16 @@ def _continuation(width: int, line: int, wraps: int) -> str:
     return "" if wraps else "… "
 
 
+def _newline_key() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
 def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
@@ -237,6 +257,13 @@ def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> 
         """Goes on to the next mode; in an open menu of completions it goes back, as usual."""
         cycle_mode()
         event.app.invalidate()
+
+    @keys.add("f5", filter=Condition(lambda: not get_app().current_buffer.text))
+    @keys.add("f6", filter=Condition(lambda: not get_app().current_buffer.text))
+    def _(event: KeyPressEvent) -> None:
+        """F5 runs the last block of the answer, F6 pages the last output of a tool."""
+        event.current_buffer.text = ":run" if event.key_sequence[0].key == Keys.F5 else ":expand"
+        event.current_buffer.validate_and_handle()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:

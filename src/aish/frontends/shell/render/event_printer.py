@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from aish.engine.engine import Engine
 from aish.frontends.shell.render.styles import DisplayOptions, columns_of
@@ -32,6 +33,9 @@ from aish.types.events import (
 from aish.types.messages import text_of
 from aish.types.requests import TurnRequest
 from aish.types.tools import ResultStatus
+
+if TYPE_CHECKING:
+    from aish.tool_calls.detect.proposals import AnswerBlock
 
 ANSWERED, REFUSED, PROVIDER_FAILED, LIMIT_REACHED, INTERRUPTED = 0, 3, 4, 5, 130
 _REFUSALS = (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED)
@@ -65,6 +69,7 @@ class EventPrinter:
         self.output = output
         self.end: TurnEnd | None = None
         self.has_refused = False
+        self.blocks: Sequence[AnswerBlock] = ()  # as numbered on the screen
         self.session = ""
         self._wait = wait or WaitLine(output, columns_of(sys.stderr))
 
@@ -79,6 +84,12 @@ class EventPrinter:
     def show_all(self, events: Sequence[Event]) -> None:
         for event in events:
             self.show(event)
+
+    def show_text(self, text: str) -> None:
+        """Shows a text as an answer."""
+        self.show(Event("", "", 0, 0, TextDelta(text)))
+        self.on_turn_over()
+        self.output.end_line()
 
     @property
     def exit_code(self) -> int:

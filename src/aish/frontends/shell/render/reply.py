@@ -14,6 +14,7 @@ from aish.frontends.shell.render.markdown.wrap import Wrap
 from aish.frontends.shell.render.styles import DIM, PLAIN, DisplayOptions, StyledBuffer, columns_of
 from aish.frontends.shell.render.tool_frames import (
     Frame,
+    RunningCalls,
     call_frame,
     failure_frame,
     fit_on_one_line,
@@ -23,6 +24,7 @@ from aish.frontends.shell.render.tool_frames import (
 )
 from aish.frontends.shell.render.wait_line import WRITING_PATIENCE_S, WaitLine
 from aish.frontends.terminal import Output, visible
+from aish.tool_calls.detect.proposals import BlockScanner
 from aish.types.events import (
     ArgumentsDelta,
     DecisionAsked,
@@ -41,6 +43,7 @@ from aish.types.events import (
     TextDelta,
     ToolCallReady,
     ToolCallStarted,
+    ToolOutputDelta,
     ToolResult,
     TurnFinished,
     TurnStarted,
@@ -87,11 +90,18 @@ class ReplyPrinter(EventPrinter):
         self._columns = columns or columns_of(output.out)
         super().__init__(output, wait or WaitLine(output, self._columns))
         self._display = display
-        self._markdown = Markdown(output.write_safe, self._columns, find_highlighter=self._find_highlighter)
+        scanner = BlockScanner() if display.numbered else None
+        self.blocks = scanner.blocks if scanner else ()
+        self._markdown = Markdown(
+            output.write_safe, self._columns, find_highlighter=self._find_highlighter, blocks=scanner
+        )
         self._reasoning = ReasoningText(output.write_safe, self._columns, styled=display.styled)
         self._is_thinking = False
-        self._running_calls: dict[str, str] = {}  # names by id
-        self._framed_call = ""  # the call whose frame was printed last
+        self._calls = RunningCalls()
+        self._result_count = 0
+        self._framed_call = ""  # the call whose frame, or question, was shown last
+        if display.styled:
+            self._wait.set_stall_handler(self._show_held_word)
 
     def show(self, event: Event) -> None:
         self.show_all((event,))
@@ -148,9 +158,9 @@ class ReplyPrinter(EventPrinter):
             case ToolResult() as result:
                 self._show_result(event.call, result)
             case DecisionAsked():
-                self._flush()
-                self._wait.clear()  # the user is asked, and answers here
-                self._framed_call = ""
+                self._hand_over(event.call)
+            case ToolOutputDelta(text):
+                self._show_output(event.call, text)
             case DecisionMade():
                 self._wait_for_calls()
             case Status(text) | Halted(text):
@@ -163,9 +173,8 @@ class ReplyPrinter(EventPrinter):
             case PlanAccepted(plan):
                 self._show_frame(plan_frame(plan, self._columns()))
             case PlanRejected(errors):
-                self._show_frame(
-                    [[(f"· the plan cannot be run: {fit_on_one_line(errors[0], self._columns() - 30)}", DIM)]]
-                )
+                why = fit_on_one_line(errors[0], self._columns() - 30)
+                self._show_frame([[(f"· the plan cannot be run: {why}", DIM)]])
                 self._wait.set_subject("planning again")
             case PlanProposed() | PlanStepStarted() | PlanStepFinished() | UsageReported() | TextDelta():
                 pass  # the steps of a plan are shown by their calls
@@ -192,21 +201,43 @@ class ReplyPrinter(EventPrinter):
             self.output.note(f"∴ thought for {format_duration(self._wait.waited_s)}")
 
     def _show_call(self, call: str, name: str, arguments: str) -> None:
-        self._running_calls[call] = name
+        self._calls.begin(call, name, arguments)
         self._show_frame(call_frame(name, arguments, self._columns()))
         self._framed_call = call
         self._wait_for_calls()
 
     def _show_result(self, call: str, result: ToolResult) -> None:
-        self._running_calls.pop(call, None)
-        self._show_frame(result_frame(result, self._columns(), named=call != self._framed_call))
+        arguments = self._calls.end(call)
+        self._result_count += 1
+        self._show_frame(
+            result_frame(
+                result,
+                self._columns(),
+                call=None if call == self._framed_call else arguments,
+                number=self._result_count if self._display.numbered else 0,
+            )
+        )
         self._wait_for_calls()
 
     def _wait_for_calls(self) -> None:
-        if self._running_calls:
-            self._wait.set_subject(fit_on_one_line(", ".join(self._running_calls.values()), self._columns() // 2))
+        if names := self._calls.names:
+            self._wait.set_subject(fit_on_one_line(names, self._columns() // 2))
+            self._wait.set_tail(self._calls.tail(self._columns()))
         else:
             self._wait.clear()
+
+    def _hand_over(self, call: str) -> None:
+        """The user is asked about the call, and answers here."""
+        self._flush()
+        self._wait.clear()
+        self._framed_call = call
+
+    def _show_output(self, call: str, text: str) -> None:
+        self._calls.add_output(call, text)
+        self._wait.set_tail(self._calls.tail(self._columns()))
+
+    def _show_held_word(self) -> int | None:
+        return None if self._is_thinking else self._markdown.show_held_word()
 
     def _show_frame(self, frame: Frame) -> None:
         self._flush()

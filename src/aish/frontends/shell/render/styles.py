@@ -47,22 +47,29 @@ class DisplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How output is shown.
 
     `styled`: Markdown is drawn with SGR codes; otherwise it is passed through. `live`: a line may be drawn and erased
-    again. Reasoning is summed up in a line (`fold`), shown in full, or hidden.
+    again. Reasoning is summed up in a line (`fold`), shown in full, or hidden. `numbered`: blocks of code have numbers,
+    by which they can be run or copied.
     """
 
     styled: bool = False
     live: bool = False
     highlight: bool = True
     reasoning: Reasoning = "fold"
+    numbered: bool = False
 
 
 def display_for(
-    out: TextIO, env: Mapping[str, str], *, highlight: bool = True, reasoning: Reasoning = "fold"
+    out: TextIO,
+    env: Mapping[str, str],
+    *,
+    highlight: bool = True,
+    reasoning: Reasoning = "fold",
+    numbered: bool = False,
 ) -> DisplayOptions:
     """The options that this stream supports."""
     terminal = out.isatty() and env.get("TERM", "") != "dumb"
     styled = terminal and not env.get("NO_COLOR")
-    return DisplayOptions(styled=styled, live=terminal, highlight=highlight, reasoning=reasoning)
+    return DisplayOptions(styled=styled, live=terminal, highlight=highlight, reasoning=reasoning, numbered=numbered)
 
 
 def make_output(env: Mapping[str, str]) -> Output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -13,8 +14,13 @@ from aish.types.events import Failed, ToolResult
 from aish.types.messages import ImagePart, text_of
 from aish.types.tools import ResultStatus
 
-# The first lines of a result; all of it is in the session.
+# The first lines of a result, or the last ones of a failure, where the error is; all of it is in the session.
 _HEAD_LINES = 4
+_END_LINES = 8
+# While a call runs: the last lines of its output, and of how many calls at once.
+_TAIL_LINES = 5
+_TAIL_LINES_OF_MANY = 2
+_MAX_TAILS = 3
 _MAX_VALUE_CHARS = 80
 
 Frame = list[list[Run]]
@@ -26,18 +32,57 @@ def call_frame(name: str, arguments: str, columns: int) -> Frame:
     return [[("● ", DIM), (name, BOLD), (f" {fit_on_one_line(summarize_arguments(arguments), room)}", DIM)]]
 
 
-def result_frame(result: ToolResult, columns: int, *, named: bool) -> Frame:
-    """`named`: the call was not shown just before, so the frame names the tool."""
+class RunningCalls:
+    """The calls that run, and the ends of what they have printed."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, tuple[str, str]] = {}  # name and arguments by id
+        self._ends: dict[str, deque[str]] = {}
+
+    def begin(self, call: str, name: str, arguments: str) -> None:
+        self._calls[call] = (name, arguments)
+
+    def end(self, call: str) -> str:
+        """Returns the arguments of the call."""
+        self._ends.pop(call, None)
+        return self._calls.pop(call, ("", ""))[1]
+
+    def add_output(self, call: str, text: str) -> None:
+        lines = (line for line in text.splitlines() if line.strip())
+        self._ends.setdefault(call, deque(maxlen=_TAIL_LINES)).extend(lines)
+
+    @property
+    def names(self) -> str:
+        return ", ".join(name for name, _ in self._calls.values())
+
+    def tail(self, columns: int) -> list[str]:
+        """The lines to show. If several calls run, each part says whose it is."""
+        if len(self._calls) == 1:
+            return [f"│ {fit_on_one_line(line, columns - 3)}" for end in self._ends.values() for line in end]
+        lines: list[str] = []
+        for call, end in list(self._ends.items())[-_MAX_TAILS:]:
+            name, arguments = self._calls.get(call, ("", ""))
+            lines.append(fit_on_one_line(f"● {name} {summarize_arguments(arguments)}", columns - 1))
+            lines += [f"│ {fit_on_one_line(line, columns - 3)}" for line in list(end)[-_TAIL_LINES_OF_MANY:]]
+        return lines
+
+
+def result_frame(result: ToolResult, columns: int, *, call: str | None = None, number: int = 0) -> Frame:
+    """`call` are the arguments of the call if it was not shown just before: then the frame names it. `number` is that
+    of the result for `:expand`."""
     lines = [line for line in visible(text_of(result.parts)).splitlines() if line.strip()]
     lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
-    frame: Frame = [[("● ", DIM), (fit_on_one_line(result.name, columns // 2), BOLD)]] if named else []
+    frame: Frame = call_frame(result.name, call, columns) if call is not None else []
     ok = result.status is ResultStatus.OK
-    remarks = _remarks(result, len(lines) - _HEAD_LINES)
+    shown = lines[:_HEAD_LINES] if ok else lines[-_END_LINES:]
+    remarks = _remarks(result, len(lines) - len(shown), number)
     footer = f" · {remarks}" if lines else remarks
     mark: list[Run] = [] if ok else [("✗ ", WRONG)]
     if len(lines) == 1 and width_of(lines[0]) + width_of(footer) + 4 <= columns:
         return [*frame, [("└ ", DIM), *mark, (lines[0], DIM), (footer, DIM)]]
-    frame += [[("│ ", DIM), (fit_on_one_line(line, columns - 2), DIM)] for line in lines[:_HEAD_LINES]]
+    if not ok and len(shown) < len(lines):
+        frame.append([("│ …", DIM)])
+    frame += [[("│ ", DIM), (fit_on_one_line(line, columns - 2), DIM)] for line in shown]
     return [*frame, [("└ ", DIM), *mark, (fit_on_one_line(remarks, columns - 4), DIM)]]
 
 
@@ -57,10 +102,11 @@ def failure_frame(failed: Failed) -> Frame:
     return [*frame, [(f"  {visible(failed.hint)}", DIM)]] if failed.hint else frame
 
 
-def _remarks(result: ToolResult, left_out: int) -> str:
+def _remarks(result: ToolResult, left_out: int, number: int) -> str:
     parts = [] if result.status is ResultStatus.OK else [result.status.replace("_", " ")]
     if left_out > 0:
-        parts.append(f"{left_out} more line{'s' if left_out > 1 else ''}")
+        expand = f" (:expand {number})" if number else ""
+        parts.append(f"{left_out} more line{'s' if left_out > 1 else ''}{expand}")
     if result.truncated_chars:
         parts.append(f"{result.truncated_chars} characters left out")
     if not result.parts:

@@ -26,6 +26,7 @@ from aish.frontends.shell.render.markdown.wrap import LineSink, Wrap, width_of_r
 from aish.frontends.shell.render.styles import BOLD, DIM, MIN_COLUMNS, PLAIN, TITLE, Run, Runs, Style, StyledBuffer
 from aish.frontends.shell.render.text_width import count_fitting, width_of
 from aish.frontends.terminal import visible
+from aish.tool_calls.detect.proposals import MAX_BLOCK_CHARS, BlockScanner, may_be_command
 
 _BAR: Run = ("│ ", DIM)
 
@@ -106,8 +107,19 @@ class VerbatimPrinter:
 FindHighlighter = Callable[[str], Highlighter | None]
 
 
+class _NumberedLine:
+    """Draws the number before the line of a proposal dim, and the line as it is."""
+
+    def __init__(self, number: str) -> None:
+        self._number = number
+
+    def line(self, text: str) -> list[Run]:
+        return [(self._number, DIM), (text.removeprefix(self._number), PLAIN)]
+
+
 class Markdown:
-    """`find_highlighter` gets the language that a fence names."""
+    """`find_highlighter` gets the language that a fence names. `blocks` gets each line, and numbers what can be run or
+    copied."""
 
     def __init__(
         self,
@@ -115,7 +127,11 @@ class Markdown:
         columns: Callable[[], int],
         *,
         find_highlighter: FindHighlighter = lambda language: None,
+        blocks: BlockScanner | None = None,
     ) -> None:
+        self._blocks = blocks
+        self._source = ""  # the current line as it came
+        self._number = 0  # of the block that begins with it
         self._write = write
         self._columns = columns
         self._find_highlighter = find_highlighter
@@ -140,12 +156,26 @@ class Markdown:
         at = 0
         while at < len(text):
             end = text.find("\n", at)
-            self._piece(text[at:] if end < 0 else text[at:end], ends=end >= 0)
+            piece = text[at:] if end < 0 else text[at:end]
+            if self._blocks:
+                self._scan(self._blocks, piece, ends=end >= 0)
+            self._piece(piece, ends=end >= 0)
             at = len(text) if end < 0 else end + 1
         self._flush()
 
+    def show_held_word(self) -> int:
+        """Shows the word that is held back, because nothing has come after it for a while. Returns the column behind
+        it."""
+        self._wrap.end_word()
+        self._buffer.plain()
+        self._flush()
+        return self._wrap.column
+
     def close(self) -> None:
         """Shows everything held back and ends the line. The next text begins a new document."""
+        if self._blocks:
+            self._scan(self._blocks, "", ends=True)
+            self._blocks.reset()
         if self._in_long_line or self._line:
             self._piece("", ends=True)
         self._end_table()
@@ -159,6 +189,15 @@ class Markdown:
         if text := self._buffer.take():
             self._write(text)
 
+    def _scan(self, blocks: BlockScanner, piece: str, *, ends: bool) -> None:
+        """Shows the scanner a whole line before it is drawn."""
+        if len(self._source) <= MAX_BLOCK_CHARS:
+            self._source += piece
+        self._number = 0
+        if ends:
+            self._number = blocks.feed(self._source)
+            self._source = ""
+
     def _piece(self, piece: str, *, ends: bool) -> None:
         if self._is_streaming:
             piece = piece.replace("\t", "    ")
@@ -168,10 +207,24 @@ class Markdown:
             self._code_piece(self._code, piece, ends=ends)
         else:
             self._line += piece
+            if may_be_command(self._line, whole=ends):
+                self._command_piece(ends=ends)
+                return
             line = read_markdown_line(self._line, self._boxes, whole=ends, in_text=self._in_text)
             if line:
                 self._line = ""
                 self._take(line, whole=ends)
+
+    def _command_piece(self, *, ends: bool) -> None:
+        """A line that proposes a command is shown as it is, when all of it is there: no Markdown changes it."""
+        if not ends:
+            return
+        line, self._line = self._line, ""
+        self._end_table()
+        self._end_text()
+        self._open(MarkdownLine(LineKind.TEXT, (), 0, 0, line))
+        number = f"[{self._number}] " if self._number else ""
+        VerbatimPrinter(self._buffer, self._columns, (), _NumberedLine(number)).line(number + line)
 
     def _take(self, line: MarkdownLine, *, whole: bool) -> None:
         continues = line.kept == len(line.boxes) == len(self._boxes)
@@ -232,7 +285,8 @@ class Markdown:
 
     def _open_fence(self, line: MarkdownLine, first: Runs, rest: Runs) -> None:
         self._fence, self._fence_indent = parse_fence(line.rest), line.indent
-        VerbatimPrinter(self._buffer, self._columns, first).line(line.rest.rstrip(), DIM)
+        number = f"  [{self._number}]" if self._number else ""
+        VerbatimPrinter(self._buffer, self._columns, first).line(f"{line.rest.rstrip()}{number}", DIM)
         highlighter = self._find_highlighter(self._fence.language) if self._fence.language else None
         self._code = VerbatimPrinter(self._buffer, self._columns, rest, highlighter)
 

@@ -48,6 +48,10 @@ class Wrap:
         return self._column == 0
 
     @property
+    def column(self) -> int:
+        return self._column
+
+    @property
     def _is_fresh(self) -> bool:
         """Whether the line has nothing but its prefix."""
         return self._column <= self._indent
