@@ -153,6 +153,12 @@ class LiveShell(Protocol):
     def resolve(self, word: str) -> WordKind | None:
         """The kind of the first word of a line, or None. Fast enough to call at every key."""
 
+    def names(self) -> frozenset[str]:
+        """Every first word that it knows: names of programs, functions, aliases and builtins."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file, seen from its directory."""
+
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Learns the current aliases, functions and programs."""
 

@@ -19,7 +19,7 @@ from aish.engine.engine import Engine
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.prompt.editor import LineEditor
-from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route_line
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, RoutedLine, route_line
 from aish.frontends.shell.shell import Notices, Shell, do_nothing, format_error
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
@@ -155,14 +155,14 @@ class _Repl:
     async def _route(self, line: str) -> RoutedLine:
         """Routes a line, and once more after a refresh: the last command may have defined a word that is not known."""
         live = self._shell.live
-        if live is None:
-            return route_line(line, lambda word: None)
-        routed = route_line(line, live.resolve)
-        if routed.destination is not Destination.MODEL or routed.is_explicit:
+        known = KnownNames.of(live)
+        routed = route_line(line, known)
+        is_known = routed.destination is not Destination.MODEL and not routed.unknown
+        if live is None or is_known or routed.is_explicit:
             return routed
         with suppress(ProcessError):
             await live.refresh(_REFRESH_S)
-        return route_line(line, live.resolve)
+        return route_line(line, known)
 
     async def _run_typed(self, routed: RoutedLine) -> None:
         shell = self._shell

@@ -27,6 +27,7 @@ from aish.errors import ProcessError, SpawnFailed, UsageError
 from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.channel import Channel
+from aish.tools.bash.completion.program_names import has_file
 from aish.tools.bash.completion.side_shell import SideShell
 from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
 from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
@@ -147,6 +148,14 @@ class LiveBash:
         """Returns the meaning of a line's first word, as of the last refresh, and schedules another one."""
         self._schedule_refresh()
         return self._side.resolve(word, self._cwd)
+
+    def names(self) -> frozenset[str]:
+        """Returns every first word that it knows, as of the last refresh."""
+        return self._side.names()
+
+    def exists(self, path: str) -> bool:
+        """Returns whether there is such a file, seen from the shell's directory."""
+        return has_file(self._cwd, path)
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Reads the current aliases, functions and PATH."""

@@ -32,7 +32,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from aish.errors import ProcessError
 from aish.frontends.shell.prompt.completion import ShellCompleter
 from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
-from aish.frontends.shell.prompt.routing import Destination, route_line
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
 from aish.frontends.signals import restored_interrupt_handler
@@ -133,8 +133,7 @@ class LineEditor:
             app.invalidate()
 
     def _find_destination(self, text: str) -> Destination:
-        live = self._shell.live
-        return route_line(text, live.resolve if live else lambda word: None).destination
+        return route_line(text, KnownNames.of(self._shell.live)).destination
 
     def _is_unfinished(self) -> bool:
         """Whether Enter adds a line: to a command that bash calls incomplete, and to a question that ends in a
