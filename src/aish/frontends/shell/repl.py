@@ -120,7 +120,15 @@ class _Repl:
 
     async def _handle(self, line: str) -> None:
         self._has_warned_of_jobs = False
-        routed = await self._route(line)
+        routed: RoutedLine | None = await self._route(line)
+        if routed is not None and routed.unknown:
+            from aish.frontends.shell.command_not_found import answer_unknown
+
+            routed = await answer_unknown(self._shell, routed)
+        if routed is not None:
+            await self._follow(routed)
+
+    async def _follow(self, routed: RoutedLine) -> None:
         match routed.destination:
             case Destination.META:
                 from aish.frontends.shell.commands.registry import run_meta

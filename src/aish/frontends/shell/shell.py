@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,6 +50,11 @@ class Editor(Protocol):
     async def read(self, typed: str = "") -> str | None: ...
 
     async def ask(self, question: str, typed: str = "") -> str | None: ...
+
+    async def ask_key(self, question: str, keys: Collection[str]) -> str: ...
+
+    @property
+    def has_typed_ahead(self) -> bool: ...
 
 
 class Notices:
@@ -135,6 +140,18 @@ class Shell:
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """A short answer of the user."""
         return await self._editor.ask(prompt, typed)
+
+    async def read_key(self, prompt: str, keys: Collection[str]) -> str | None:
+        """One of `keys`, "" for Enter. Any other key begins the next line."""
+        key = await self._editor.ask_key(prompt, keys)
+        if key in keys:
+            return key
+        self.type_ahead(key.strip("\0"))
+        return None
+
+    @property
+    def has_typed_ahead(self) -> bool:
+        return bool(self._typed_ahead) or self._editor.has_typed_ahead
 
     def type_ahead(self, text: str) -> None:
         """Puts text before the keys that the next prompt replays."""

@@ -11,7 +11,7 @@ import functools
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -22,16 +22,17 @@ from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from aish.errors import ProcessError
 from aish.frontends.shell.prompt.completion import ShellCompleter
-from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
+from aish.frontends.shell.prompt.line_reader import drop_typed_ahead, has_unread_keys
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
@@ -46,6 +47,7 @@ _MARKED_CHARS = 4096
 _OPENING = re.compile(r"""["'`({]|<<|[|&\\]\s*$|\b(?:do|then|else|elif|in|if|while|until|for|case|select)\b""")
 _UNFINISHED_ERRORS = ("unexpected end of file", "unexpected EOF", "delimited by end-of-file")
 _CHECK_S = 0.5
+_NO_KEY = "\0"  # Ctrl-C at a question for one key
 
 
 class LineEditor:
@@ -108,6 +110,29 @@ class LineEditor:
         except KeyboardInterrupt:
             self._shell.stop_answer()
             return None
+
+    async def ask_key(self, question: str, keys: Collection[str]) -> str:
+        """Reads one key: one of `keys`, "" for Enter, or what the terminal sent for another and since then. Ctrl-C and
+        Ctrl-D are nothing at all."""
+        session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(), key_bindings=_answer_keys(keys), output=_terminal_output()
+        )
+        try:
+            with restored_interrupt_handler():
+                key = await session.prompt_async(question, set_exception_handler=False)
+        except (EOFError, KeyboardInterrupt):
+            return _NO_KEY
+        if key in keys:
+            return key
+        return key + "".join(each.data for each in get_typeahead(session.app.input))
+
+    @property
+    def has_typed_ahead(self) -> bool:
+        """Whether keys wait that were pressed before."""
+        source = self._session.app.input
+        keys = get_typeahead(source)
+        store_typeahead(source, keys)
+        return bool(keys) or has_unread_keys()
 
     def _message(self) -> FormattedText:
         """The text before the line. prompt_toolkit asks for it at every row of a long line; it is made once a
@@ -213,6 +238,28 @@ def _parse_keys(typed: str) -> list[KeyPress]:
 def _continuation(width: int, line: int, wraps: int) -> str:
     """The text before the second and later lines of an entry; wrapped rows have none."""
     return "" if wraps else "… "
+
+
+def _answer_keys(keys: Collection[str]) -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    @bindings.add("c-c", eager=True)
+    @bindings.add("c-d", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result=_NO_KEY)
+
+    @bindings.add(Keys.Any)  # not eager: an answer of the terminal is no key
+    def _(event: KeyPressEvent) -> None:
+        key = event.data
+        if key.lower() in keys:
+            event.current_buffer.insert_text(key)  # shows the answer
+        event.app.exit(result=key.lower() if key.lower() in keys else key)
+
+    return bindings
 
 
 def _keys(is_unfinished: Callable[[], bool]) -> KeyBindings:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.frontends.shell.prompt.command_shapes import weigh_misfit
-from aish.frontends.shell.prompt.spelling import find_near_names
 from aish.frontends.shell.prompt.prose import (
     STRONG,
     bare_word,
@@ -26,6 +25,7 @@ from aish.frontends.shell.prompt.prose import (
     weigh_words,
     word_tables,
 )
+from aish.frontends.shell.prompt.spelling import find_near_names
 from aish.types.live_shell import WordKind
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ a swap, since other words differ there. Plurals are words, not slips.
 from __future__ import annotations
 
 import functools
+import re
 import string
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ _MIN_CHARS_TO_GAIN_ONE = 3
 _MIN_CHARS = 4
 _MAX_CHARS = 16
 _MAX_FOUND = 3
+_JOINED = re.compile(r"([a-z]\w+)(\.\.|-[A-Za-z]+)")  # `cd..`, `ls-la`
 
 
 @functools.lru_cache(maxsize=256)
@@ -23,8 +25,16 @@ def find_near_names(word: str, names: frozenset[str]) -> tuple[str, ...]:
     """At most three names, swaps first. Tries the words that one slip makes, which takes 100 µs once a word."""
     if len(word) > _MAX_CHARS:
         return ()
+    if (joined := _JOINED.fullmatch(word)) and joined[1] in names:
+        return (f"{joined[1]} {joined[2]}",)
     found = dict.fromkeys(each for each in _slips_of(word) if each in names)
     return tuple(each for each in found if each != word)[:_MAX_FOUND]
+
+
+def correct_line(line: str, word: str, names: frozenset[str]) -> tuple[str, str] | None:
+    """The name that was probably meant by the first word of a line, and the line with it."""
+    near = find_near_names(word, names)
+    return (near[0], line.replace(word, near[0], 1)) if near else None
 
 
 def _slips_of(word: str) -> Iterator[str]:
