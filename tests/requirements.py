@@ -303,6 +303,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§22 the console is light: first paint, streaming, long traces": ("browser/test_speed.py::*",),
     "§19 a real shell and a model at one prompt": (
         "e2e/test_shell.py::*",
+        "e2e/test_shell_prompt.py::*",
         "e2e/test_shell_start.py::*",
         "tools/bash/*.py::*",
         "frontends/shell/*.py::*",

@@ -1,6 +1,10 @@
 """The prompt as a person types at it: corrections, history, the person's own prompt, on a real terminal."""
 
+import os
+import signal
+
 from e2e.test_shell import did, home, model, shell
+from support.eventually import eventually
 
 __all__ = ["home"]
 
@@ -81,3 +85,98 @@ async def test_a_handler_of_the_persons_own_answers_for_what_is_near_to_nothing(
         await term.enter("qwzzkx --all")
         await term.sees("install-qwzzkx")
         await term.sees("ask the model instead?")
+
+
+def keep_by(home, rc):
+    (home / "home" / ".bashrc").write_text(f"{rc}\n")
+
+
+async def test_a_line_that_bash_would_not_keep_is_neither_kept_nor_told_to_a_model(home):
+    keep_by(home, "HISTCONTROL=ignoreboth")
+    async with shell(home) as term:
+        await did(term, "echo se''en", "\nseen")
+        await did(term, " echo hush''ed", "\nhushed")
+        await did(term, "? repeat what I gave you", "The result of runtime__echo is")
+        answer = term.text.rpartition("The result of runtime__echo is")[2]
+        assert "echo se''en" in answer and "hush''ed" not in answer
+        await did(term, "!!clear", "›")
+        await did(term, " ? hushed question", "hushed question.")
+        term.press("\x1b[A\x1b[A\x1b[A")
+        await term.sees("work $ echo se''en")
+        term.press("\x15\x04")
+        await term.ends()
+    stored = [path.read_text("utf-8", "replace") for path in (home / "home").rglob("*") if "history" in path.name]
+    assert any("echo se''en" in text for text in stored)
+    assert not any("hush" in text for text in stored)
+
+
+async def test_leaving_by_ctrl_d_and_by_kill_loses_no_line_of_bashs_history(home):
+    file = home / "home" / ".bash_history"
+    async with shell(home) as term:
+        await did(term, "echo by-ctrl''-d", "\nby-ctrl-d")
+        term.press("\x04")
+        await term.ends()
+    assert file.read_text().splitlines() == ["echo by-ctrl''-d"]
+    async with shell(home) as term:
+        await did(term, "echo by-ki''ll", "\nby-kill")
+        os.kill(term.pid, signal.SIGKILL)
+        await term.ends()
+    assert file.read_text().splitlines() == ["echo by-ctrl''-d", "echo by-ki''ll"]
+    async with shell(home) as term:
+        term.press("\x1b[A\x1b[A")
+        await term.sees("$ echo by-ctrl''-d")
+
+
+async def test_what_one_window_runs_another_has_at_its_next_up_and_ctrl_r(home):
+    (home / "home" / ".bash_history").write_text("echo from-bash\n")
+    async with shell(home) as one, shell(home) as other:
+        await did(one, "echo in-o''ne", "\nin-one")
+        other.press("\x1b[A")
+        await other.sees("$ echo in-o''ne")
+        other.press("\x15\x12from-b")
+        await other.sees("❯ echo from-bash")
+        other.press("\r")
+        await other.sees("\nfrom-bash")
+
+
+async def test_ctrl_r_shows_whole_entries_and_can_be_limited_to_a_directory(home):
+    (home / "work" / "deep").mkdir()
+    async with shell(home) as term:
+        await did(term, "for x in o''ne two; do\necho $x\ndone", "\ntwo")
+        await did(term, "cd deep && echo in-de''ep", "\nin-deep")
+        await did(term, "echo he''re", "\nhere")
+        term.press("\x12")
+        await term.sees("history of all folders")
+        await term.sees("for x in o''ne two; do\n  echo $x\n  done")
+        term.press("\x14")
+        await term.sees("history of this folder")
+        await eventually(lambda: "  echo $x" not in "\n".join(term.screen.display[-8:]))
+        term.press("\x14fxo")
+        await term.sees("❯ for x in o''ne")
+        term.press("\t")
+        await term.prompts("… done")
+        term.press("\x03\x12")
+        await term.sees("history of all folders")
+        term.press("\x1b")
+        await term.prompts()
+
+
+async def test_the_history_is_expanded_as_in_bash_and_shown(home):
+    async with shell(home) as term:
+        await did(term, "echo fi''rst x''yz", "\nfirst xyz")
+        await did(term, "!!", "work $ !!\necho fi''rst x''yz\nfirst xyz")
+        await did(term, "^fi''rst^se''cond", "\nsecond xyz")
+        await did(term, "!ec", "work $ !ec\necho se''cond")
+        await did(term, "echo last-!$", "\nlast-xyz")
+        await did(term, "!!:p", "$ !!:p")
+        term.press("\x1b[A")
+        await term.sees("$ echo last-x''yz")
+        term.press("\x15echo \x1b.\x1b.-back")
+        await term.sees("$ echo x''yz-back")
+
+
+async def test_a_mark_before_a_known_command_still_means_the_shell(home):
+    async with shell(home) as term:
+        await did(term, "echo one", "\none")
+        await did(term, "!echo is it a que''stion?", "\nis it a question?")
+        await did(term, "!!echo qui''et", "\nquiet")

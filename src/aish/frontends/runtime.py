@@ -18,7 +18,7 @@ from aish.errors import AishError
 from aish.ports import Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
-from aish.types.live_shell import CommandHint, Completions, RunResult, WordKind
+from aish.types.live_shell import CommandHint, Completions, HistorySettings, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
 
@@ -150,6 +150,9 @@ class LiveShell(Protocol):
     def editing(self) -> str:
         """`emacs` or `vi`."""
 
+    @property
+    def history_settings(self) -> HistorySettings: ...
+
     def resolve(self, word: str) -> WordKind | None:
         """The kind of the first word of a line, or None. Fast enough to call at every key."""
 
@@ -158,6 +161,9 @@ class LiveShell(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file, seen from its directory."""
+
+    async def ready(self) -> None:
+        """Waits until it can take a line."""
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Learns the current aliases, functions and programs."""

@@ -20,6 +20,7 @@ from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
+from aish.frontends.shell.prompt.history import PromptHistory, entry_now
 from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
@@ -101,6 +102,7 @@ class Shell:
         notices: Notices,
         approves_all: bool,
         make_editor: Callable[[Shell], Editor],
+        history: PromptHistory | None = None,
     ) -> None:
         config = runtime.config.shell
         self.engine = engine
@@ -118,10 +120,12 @@ class Shell:
         self.reasoning: Reasoning = config.reasoning
         self.status = ""  # how the user's last command ended, for the prompt
         self.is_leaving = False
+        self.history = PromptHistory(None) if history is None else history
         self._notices = notices
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
+        self._run_in = ""  # where the last line began to run
         self._answering: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._editor = make_editor(self)
@@ -278,6 +282,7 @@ class Shell:
         if self.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
+        self._run_in = self.cwd
         # The program gets Ctrl-C itself; the line is not left half way.
         with self._notices.defer(), on_interrupt(do_nothing):
             result = await self.live.run_user(line, terminal)
@@ -288,9 +293,27 @@ class Shell:
         self._typed_ahead = result.typed_ahead
         if result.end is RunEnd.EXITED:
             self.leave()
-        if attach:
+        if attach and result.is_kept:
             self.command_context.add_run(result)
         return result
+
+    # The history.
+
+    def keep_command(self, result: RunResult, line: str = "") -> None:
+        """Adds a line that has run in the live bash, if bash keeps it. `line`: as typed, with a mark."""
+        if result.is_kept:
+            entry = entry_now(
+                line or result.line, cwd=self._run_in, status=result.status, duration_s=round(result.duration_s, 3)
+            )
+            self.history.add(entry)
+
+    def keep_line(self, line: str) -> None:
+        """Adds a line for the model or for aish itself, by the rules that bash has for its lines."""
+        control = self.live.history_settings.control if self.live else ""
+        is_hidden = line.startswith(" ") and ("ignorespace" in control or "ignoreboth" in control)
+        is_repeated = ("ignoredups" in control or "ignoreboth" in control) and line == self.history.last_line
+        if not is_hidden and not is_repeated:
+            self.history.add(entry_now(line, cwd=self.cwd))
 
     # The first prompt.
 
@@ -299,9 +322,16 @@ class Shell:
         self._loading = asyncio.create_task(self._load())
 
     async def _load(self) -> None:
-        await asyncio.to_thread(self.runtime.load_for_turns)
+        await asyncio.gather(asyncio.to_thread(self.runtime.load_for_turns), self._load_history())
         with suppress(AishError):
             await self.look_up_model()
+
+    async def _load_history(self) -> None:
+        """Takes over what was typed in other terminals, as far as bash has written it."""
+        if self.live is not None:
+            with suppress(AishError):
+                await self.live.ready()
+                await self.history.import_bash_file(self.live.history_settings.file)
 
     def close(self) -> None:
         if self._loading is not None:

@@ -4,6 +4,8 @@
     line       the next line; for bash it begins with its nonce and ends with a NUL
     ctl        a pipe for commands: "go NONCE MODE", "side NUMBER", "state NUMBER"
     status     a pipe for bash's state whenever it waits again
+    last       the last line of bash's history
+    expanded   a line as history expansion has changed it
     jobs.pids  the process groups of its jobs at that time, and `end`
 
 Pipes are open for reading and writing, so that neither side waits for the other to open them.
@@ -24,8 +26,10 @@ from typing import Literal
 import msgspec
 
 from aish.errors import ProcessError
+from aish.types.live_shell import HistorySettings
 
 Mode = Literal["user", "model"]
+_STATUS_FIELDS = 11
 
 _HOME = Path(__file__).parent
 # Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
@@ -51,6 +55,9 @@ class ShellStatus(msgspec.Struct, frozen=True):
     jobs: int
     editing: str
     search_path: str
+    is_kept: bool = True  # bash has the line in its history
+    is_expanded: bool = False  # the line ran otherwise than typed: `!!`
+    history: HistorySettings = HistorySettings()
 
 
 def memory_folder() -> str | None:
@@ -134,11 +141,20 @@ class Channel:
         received = b""
         while piece := self._read():
             received += piece
-        fields = received.split(b"\0")[:-1][-6:]
-        if len(fields) < 6:
+        fields = [os.fsdecode(field) for field in received.split(b"\0")[:-1][-_STATUS_FIELDS:]]
+        if len(fields) < _STATUS_FIELDS:
             return None
-        nonce, code, cwd, jobs, editing, search_path = (os.fsdecode(field) for field in fields)
-        return ShellStatus(nonce, int(code or 0), cwd, int(jobs or 0), editing, search_path)
+        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size = fields
+        history = HistorySettings(file, control, int(size) if size.isdecimal() else None)
+        return ShellStatus(
+            nonce, int(code or 0), cwd, int(jobs or 0), editing, search_path, bool(kept), bool(changed), history
+        )
+
+    def read_expanded_line(self) -> str | None:
+        """Returns the last line that history expansion has changed."""
+        with suppress(OSError):
+            return os.fsdecode((self.folder / "expanded").read_bytes())
+        return None
 
     def read_jobs(self) -> frozenset[int] | None:
         """Returns the process groups of the jobs when bash last waited; None if they are unknown or incomplete."""

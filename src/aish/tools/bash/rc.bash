@@ -15,6 +15,7 @@
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
+__aish_kept='' __aish_changed=''
 __aish_count=0 __aish_had=0 __aish_job='' __aish_told='' __aish_alone=$'__aish_done\n:\n__aish_idle'
 
 __aish_mark() {
@@ -105,6 +106,7 @@ __aish_report() {
   local editing=emacs
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
   builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" "${PATH-}" \
+    "$__aish_kept" "$__aish_changed" "${HISTFILE-}" "${__aish_control#=}" "${HISTSIZE-}" \
     >"$__aish_dir/status" 2>/dev/null
 }
 
@@ -120,17 +122,25 @@ __aish_load() {
     __aish_eval="$__aish_quiet \\command eval \"\$__aish_line\" </dev/null"
     return 0
   fi
-  __aish_eval=$__aish_line
-  if [[ $- == *H* && $__aish_line == *'!'* ]]; then __aish_expand || return 0; fi
+  __aish_eval=$__aish_line __aish_kept='' __aish_changed=''
+  if [[ $- == *H* && ( $__aish_line == *'!'* || $__aish_line == '^'* ) ]]; then __aish_expand || return 0; fi
   __aish_remember
   __aish_keep
 }
 
+# The line goes to the history list and, at once, to the history file, so that no end of the shell loses it. Bash decides
+# by HISTCONTROL and HISTIGNORE; a line that is the last one of the list afterwards was kept.
 __aish_remember() {
+  local last=''
   case :$SHELLOPTS: in *:history:*) ;; *) return 0 ;; esac
   __aish_restore_control
   builtin history -s -- "$__aish_line" || :
   __aish_hide
+  builtin history -p '!!' >|"$__aish_dir/last" 2>/dev/null || return 0
+  IFS='' builtin read -r -d '' last <"$__aish_dir/last" || :
+  [[ ${last%$'\n'} == "$__aish_line" ]] || return 0
+  __aish_kept=kept
+  builtin history -a 2>/dev/null || :
 }
 
 __aish_restore_control() {
@@ -145,7 +155,15 @@ __aish_restore_control() {
 __aish_expand() {
   local new
   if new=$(\builtin history -p -- "$__aish_line" 2>&1); then
-    [[ $new == "$__aish_line" ]] || builtin printf '%s\n' "$new" >/dev/tty
+    if [[ $new != "$__aish_line" ]]; then
+      builtin printf '%s\n' "$new" >/dev/tty
+      builtin printf '%s' "$new" >|"$__aish_dir/expanded" 2>/dev/null && __aish_changed=changed
+    fi
+    if [[ $__aish_line =~ [!^][^[:space:]]*:p([[:space:]]|$) ]]; then # bash only shows it
+      __aish_line=$new __aish_eval=:
+      __aish_remember
+      return 1
+    fi
     __aish_line=$new __aish_eval=$new
   else
     builtin printf '%s\n' "${new/*history: /bash: }" >/dev/tty

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from aish.process.pty import Pty
 from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import Channel, Mode, ShellStatus
@@ -89,6 +91,11 @@ class BashProcess:
     def set_listener(self, listener: LineListener | None) -> None:
         """Sets the receiver of output while no line runs: the rc file may ask the user something."""
         self._listener = listener
+
+    @property
+    def mode(self) -> Mode:
+        """Of the last line."""
+        return self._mode
 
     @property
     def was_ready(self) -> bool:
@@ -222,4 +229,10 @@ def build_result(
         status = code if code >= 0 else 128 - code
         end = RunEnd.EXITED if code >= 0 else RunEnd.LOST
     ahead = typed_ahead.decode("utf-8", "replace")
-    return capture.result(line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead)
+    result = capture.result(
+        line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead
+    )
+    if bash.mode == "model" or bash.exited.is_set():
+        return result
+    expanded = bash.channel.read_expanded_line() if bash.status.is_expanded else None
+    return msgspec.structs.replace(result, line=expanded or line, is_kept=bash.status.is_kept)

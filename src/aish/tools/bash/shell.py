@@ -34,7 +34,7 @@ from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
 from aish.tools.bash.user_lines import run_at_terminal, run_unattended
 from aish.tools.builtin.shell import Wrap
-from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
+from aish.types.live_shell import Completions, HistorySettings, RunEnd, RunResult, WordKind
 
 _HISTORY_LINES = 10_000
 _MAX_TURNS = 64  # whose directories are remembered
@@ -129,6 +129,11 @@ class LiveBash:
     def editing(self) -> str:
         """`emacs` or `vi`, as set in bash."""
         return self._bash.status.editing if self._bash else "emacs"
+
+    @property
+    def history_settings(self) -> HistorySettings:
+        """As of the time when the shell last waited."""
+        return self._bash.status.history if self._bash else HistorySettings()
 
     @property
     def is_waiting(self) -> bool:

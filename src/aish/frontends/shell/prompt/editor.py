@@ -1,6 +1,6 @@
 """The line editor: prompt_toolkit with a mark before the line that shows, while typing, where the line will go.
 
-It owns the terminal only while it reads. All runs share one history file; each line is added when it is entered.
+It owns the terminal only while it reads. The history is the shell's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
@@ -21,23 +21,29 @@ from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loaded b
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import FormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
-from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import print_formatted_text
 
 from aish.errors import ProcessError
 from aish.frontends.shell.prompt.completion import ShellCompleter
+from aish.frontends.shell.prompt.history import PromptHistory
+from aish.frontends.shell.prompt.history_keys import EditorHistory, history_keys
 from aish.frontends.shell.prompt.line_reader import drop_typed_ahead, has_unread_keys
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
 from aish.frontends.signals import restored_interrupt_handler
 from aish.process.spawn import run_quickly
+
+if TYPE_CHECKING:
+    from aish.frontends.shell.prompt.history_menu import HistoryChoice
 
 _REFRESH_S = 1.0
 _GOAL_COMMAND = ":norris "
@@ -51,22 +57,25 @@ _NO_KEY = "\0"  # Ctrl-C at a question for one key
 
 
 class LineEditor:
-    def __init__(self, shell: Shell, history_file: Path | None, *, plain: bool) -> None:
+    def __init__(self, shell: Shell, history: PromptHistory, *, plain: bool) -> None:
         self._shell = shell
         self._template = shell.runtime.config.shell.prompt
         self._plain = plain
+        self._history = history
+        self._searches = False  # Ctrl-R ended the reading of the line
+        walked = EditorHistory(history, lambda: shell.live.history_settings.size if shell.live else None)
         self._has_rendered = False
         self._refreshing: asyncio.Future[None] | None = None
         self._message_key: tuple[int, str] | None = None  # the rendering under way, and the line it shows
         self._fragments = FormattedText()
         self._session: PromptSession[str] = PromptSession(
-            history=open_history(history_file),
+            history=walked,
             completer=ShellCompleter(shell),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
             enable_open_in_editor=True,
             enable_history_search=True,
-            key_bindings=_keys(self._is_unfinished),
+            key_bindings=merge_key_bindings([_keys(self._is_unfinished), history_keys(walked, self._start_search)]),
             mouse_support=False,
             reserve_space_for_menu=6,
             prompt_continuation=_continuation,
@@ -83,17 +92,47 @@ class LineEditor:
         """Reads a line; None at the end of input (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. `typed` are keys that
         were typed before; they are pressed first."""
         self._session.app.editing_mode = self._editing_mode()
-        self._refreshing = self._message_key = None
+        begun = ""
+        while True:
+            self._refreshing = self._message_key = None
+            self._searches = self._session.app.erase_when_done = False
+            line = await self._read_once(typed, begun)
+            if not self._searches or line is None:
+                return line
+            choice = await self._choose_from_history(line)
+            if choice.action == "run":
+                return choice.line
+            begun, typed = choice.line, ""
+
+    async def _read_once(self, typed: str, begun: str) -> str | None:
         try:
             with restored_interrupt_handler(), patch_stdout(raw=True):
                 return await self._session.prompt_async(
                     self._message,
+                    default=begun,
                     pre_run=lambda: _replay_keys(typed),
                     handle_sigint=True,
                     set_exception_handler=False,
                 )
         except EOFError:
             return None
+
+    def _start_search(self, event: KeyPressEvent) -> None:
+        """The prompt is erased; the menu stands in its place."""
+        self._searches = event.app.erase_when_done = True
+        event.app.exit(result=event.current_buffer.text)
+
+    async def _choose_from_history(self, typed: str) -> HistoryChoice:
+        from aish.frontends.shell.prompt.history_menu import HistoryMenu
+
+        output = _terminal_output()
+        with restored_interrupt_handler(), patch_stdout(raw=True):
+            choice = await HistoryMenu(self._history, self._shell.cwd, typed, plain=self._plain, output=output).run()
+        if choice.action == "run":  # the prompt shows the line that runs, as if it had been typed
+            destination = self._find_destination(choice.line[:_MARKED_CHARS])
+            fragments = prompt_fragments(self._shell, self._template, destination, plain=self._plain)
+            print_formatted_text(FormattedText([*fragments, ("", choice.line)]), output=output)
+        return choice
 
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
@@ -191,25 +230,6 @@ def is_incomplete_command(line: str) -> bool:
 def _terminal_output() -> Output | None:
     """None for stdout. If that is a file, as in `aish > answers`, the prompt is drawn on stderr, as bash does it."""
     return None if sys.stdout.isatty() else create_output(sys.stderr)
-
-
-class TolerantHistory(FileHistory):
-    """A history file that may fail to be written, as on a full disk: its lines then last as long as the shell."""
-
-    def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):
-            super().store_string(string)
-
-
-def open_history(file: Path | None) -> History:
-    if file is None:
-        return InMemoryHistory()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.touch(mode=0o600)
-    except OSError:
-        return InMemoryHistory()
-    return TolerantHistory(file)
 
 
 def _replay_keys(typed: str) -> None:

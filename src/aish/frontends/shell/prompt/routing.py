@@ -105,6 +105,9 @@ _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=\S*\s*")
 _CONTINUES = re.compile(r"[\"'`(;|&]")  # an assignment whose value has blanks in it, or that ends a command
 _PREFIXED = {":": Destination.META, "?": Destination.MODEL}
 _COLON = re.compile(r":(?:\s*[(<>;|&$\"']|\s+\S)")  # the null command of bash: `: > file`, `: ${X:=5}`
+# History expansion of bash. After `!!` a blank and an operator or a modifier may follow; other text is a quiet command.
+_REFERENCE = re.compile(r"!!(?:\Z|:\S|\s*(?:[|>;]|&&))|!-?\d+(?=[\s:]|\Z)|![$^*:#](?=[\s\d:\w-]|\Z)|!\?\S|\^[^\s^]+\^")
+_EVENT = re.compile(r"!([A-Za-z][\w.-]*)(?:\Z|:\S)")
 _NAME = re.compile(r"[A-Za-z][\w.+-]*")
 # How compound commands begin, also while they are being typed.
 _COMPOUND = {
@@ -124,22 +127,32 @@ def route_line(line: str, known: KnownNames) -> RoutedLine:
     text = line.strip()
     if not text:
         return RoutedLine(Destination.NOTHING, "")
+    indent = line[: len(line) - len(line.lstrip())]  # keeps a line out of the history
+    if _is_history_reference(text, known.resolve) or _COLON.match(text):
+        return RoutedLine(Destination.SHELL, indent + text, is_explicit=True)
     if text.startswith("!!"):
-        return RoutedLine(Destination.QUIET_SHELL, text[2:].strip(), is_explicit=True)
+        return RoutedLine(Destination.QUIET_SHELL, indent + text[2:].strip(), is_explicit=True)
     if text.startswith("!"):
-        return RoutedLine(Destination.SHELL, text[1:].strip(), is_explicit=True)
-    if _COLON.match(text):
-        return RoutedLine(Destination.SHELL, text, is_explicit=True)
+        return RoutedLine(Destination.SHELL, indent + text[1:].strip(), is_explicit=True)
     if destination := _PREFIXED.get(text[0]):
         return RoutedLine(destination, text[1:].strip(), is_explicit=True)
     code = _COMMENTS.sub("", f"{text}\n").strip()
     if not code:
         return RoutedLine(Destination.NOTHING, "")
-    first = _first_word(code)
+    first, question = _first_word(code), RoutedLine(Destination.MODEL, text)
     if _DEFINITION.match(code) is None and not _is_known(first, known.resolve):
         is_command = _is_mistyped(code, first, known)
-        return RoutedLine(Destination.SHELL if is_command else Destination.MODEL, text, unknown=first * is_command)
-    return RoutedLine(Destination.MODEL if reads_as_prose(code, known) else Destination.SHELL, text)
+        return RoutedLine(Destination.SHELL, indent + text, unknown=first) if is_command else question
+    return question if reads_as_prose(code, known) else RoutedLine(Destination.SHELL, indent + text)
+
+
+def _is_history_reference(text: str, resolve: Resolve) -> bool:
+    """Whether bash's history expansion is meant, and not our mark `!` before a command: `!!`, `!3`, `!$`, `^a^b`, and
+    `!word` where there is no such command."""
+    if _REFERENCE.match(text):
+        return True
+    found = _EVENT.match(text)
+    return found is not None and resolve(found[1]) is None
 
 
 def _is_known(word: str, resolve: Resolve) -> bool:
