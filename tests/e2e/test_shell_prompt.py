@@ -3,7 +3,7 @@
 import os
 import signal
 
-from e2e.test_shell import did, home, model, shell
+from e2e.test_shell import config, did, home, model, shell
 from support.eventually import eventually
 
 __all__ = ["home"]
@@ -180,3 +180,25 @@ async def test_a_mark_before_a_known_command_still_means_the_shell(home):
         await did(term, "echo one", "\none")
         await did(term, "!echo is it a que''stion?", "\nis it a question?")
         await did(term, "!!echo qui''et", "\nquiet")
+
+
+async def test_the_prompt_is_that_of_the_persons_bash_where_the_template_says_so(home):
+    config(home, '[shell]\nprompt = "{ps1}{mark} "\n')
+    shown = "\\[\\e]0;title\\a\\]\\[\\e[35m\\]row-one\\[\\e[0m\\] $?\\n$(echo in-)\\W n$n> "
+    keep_by(home, f"PS1='{shown}'; PROMPT_COMMAND='n=$((n+1))'")
+    async with shell(home) as term:
+        await term.sees("row-one 0\nin-work n1> ›")
+        await did(term, "mkdir deep; cd deep; false", "row-one 1\nin-deep n2> ›")
+        assert b"\x1b[0;35mrow-one" in term.raw and b"\x1b]0;title" in term.raw
+        term.press("echo it is sh''own")
+        await term.sees("in-deep n2> $ echo it is sh''own")
+        term.press("\r")
+        await term.sees("\nit is shown\nrow-one 0\nin-deep n3> ›")
+
+
+async def test_the_prompt_names_the_virtual_environment(home):
+    async with shell(home) as term:
+        await did(term, "export VIRTUAL_ENV=/x/y/.venv", "(.venv) ")
+        await did(term, "export VIRTUAL_ENV_PROMPT=mine", "(mine) ")
+        await did(term, "unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT; echo go''ne", "\ngone")
+        assert "(mine)" not in term.last_line

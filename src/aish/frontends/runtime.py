@@ -151,6 +151,14 @@ class LiveShell(Protocol):
         """`emacs` or `vi`."""
 
     @property
+    def ps1(self) -> str:
+        """The user's PS1 as bash shows it, if the prompt has it."""
+
+    @property
+    def venv(self) -> str:
+        """The name of the active virtual environment, or ""."""
+
+    @property
     def history_settings(self) -> HistorySettings: ...
 
     def resolve(self, word: str) -> WordKind | None:

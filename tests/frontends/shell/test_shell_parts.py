@@ -134,7 +134,7 @@ def test_every_command_of_the_table_leads_to_a_function() -> None:
 
 def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
     shell = SimpleNamespace(
-        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]"
+        model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]", live=None
     )
     for field in PROMPT_FIELDS:
         shown = prompt_fragments(shell, f"<{{{field}}}>", Destination.SHELL, plain=True)
@@ -152,7 +152,7 @@ async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
     settings = SimpleNamespace(prompt="{mark} ", editing="emacs")
     shell = SimpleNamespace(
         runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
-        live=SimpleNamespace(resolve=resolve, exists=lambda path: False, names=frozenset, editing="emacs"),
+        live=SimpleNamespace(resolve=resolve, exists=lambda path: False, names=frozenset, editing="emacs", venv=""),
         model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
         start_loading=lambda: None,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from aish.config.schema.values import Count, Secret, Section, UrlOrUnset, Variab
 from aish.types.decisions import Verdict
 from aish.types.tools import Effect
 
-PROMPT_FIELDS = ("model", "cwd", "branch", "ctx_used", "ctx_max", "cost", "status", "mark")
+PROMPT_FIELDS = ("model", "cwd", "branch", "venv", "ps1", "ctx_used", "ctx_max", "cost", "status", "mark")
 
 
 class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -197,10 +197,11 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[
         str,
         Meta(
-            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{ctx_used}`, "
-            "`{ctx_max}`, `{cost}`, `{status}` and `{mark}`, which shows where the line goes."
+            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{venv}`, `{ctx_used}`, "
+            "`{ctx_max}`, `{cost}`, `{status}`, `{ps1}`, which is the prompt of your bash, and `{mark}`, which shows "
+            "where the line goes."
         ),
-    ] = "{cwd} {branch} {status}{mark} "
+    ] = "{venv} {cwd} {branch} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
         Meta(description="Whether the output of a proposed command is sent to the model at once."),

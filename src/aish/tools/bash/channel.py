@@ -29,7 +29,7 @@ from aish.errors import ProcessError
 from aish.types.live_shell import HistorySettings
 
 Mode = Literal["user", "model"]
-_STATUS_FIELDS = 11
+_STATUS_FIELDS = 13
 
 _HOME = Path(__file__).parent
 # Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
@@ -58,6 +58,8 @@ class ShellStatus(msgspec.Struct, frozen=True):
     is_kept: bool = True  # bash has the line in its history
     is_expanded: bool = False  # the line ran otherwise than typed: `!!`
     history: HistorySettings = HistorySettings()
+    ps1: str = ""  # expanded; only if the channel was opened for it
+    venv: str = ""
 
 
 def memory_folder() -> str | None:
@@ -79,9 +81,12 @@ def new_nonce() -> str:
 
 
 class Channel:
-    def __init__(self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str], wants_ps1: bool = False
+    ) -> None:
         self.first_nonce = new_nonce()
         self._is_plain_sh = is_plain_sh
+        self._wants_ps1 = wants_ps1
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
             self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -108,6 +113,7 @@ class Channel:
     def _rc(self, rc_file: str | None, quiet: Mapping[str, str]) -> str:
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
         names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
+        names["wants_ps1"] = "yes" if self._wants_ps1 else ""
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
         our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))
         user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
@@ -144,10 +150,20 @@ class Channel:
         fields = [os.fsdecode(field) for field in received.split(b"\0")[:-1][-_STATUS_FIELDS:]]
         if len(fields) < _STATUS_FIELDS:
             return None
-        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size = fields
+        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size, ps1, venv = fields
         history = HistorySettings(file, control, int(size) if size.isdecimal() else None)
         return ShellStatus(
-            nonce, int(code or 0), cwd, int(jobs or 0), editing, search_path, bool(kept), bool(changed), history
+            nonce,
+            int(code or 0),
+            cwd,
+            int(jobs or 0),
+            editing,
+            search_path,
+            bool(kept),
+            bool(changed),
+            history,
+            ps1,
+            venv,
         )
 
     def read_expanded_line(self) -> str | None:

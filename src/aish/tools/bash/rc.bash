@@ -15,7 +15,7 @@
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
-__aish_kept='' __aish_changed=''
+__aish_kept='' __aish_changed='' __aish_shown_ps1='' __aish_venv=''
 __aish_count=0 __aish_had=0 __aish_job='' __aish_told='' __aish_alone=$'__aish_done\n:\n__aish_idle'
 
 __aish_mark() {
@@ -55,6 +55,7 @@ __aish_done() {
 __aish_idle() {
   { local __aish_x=$- __aish_said; builtin set +ux; } 2>/dev/null
   __aish_ps1=${PS1-} PS1=''
+  __aish_expand_prompt
   __aish_jobs
   { builtin jobs -p; builtin echo end; } >|"$__aish_dir/jobs.pids" 2>/dev/null || :
   __aish_hide
@@ -72,6 +73,16 @@ __aish_idle() {
   done
   __aish_options "$__aish_x"
   return 0
+}
+
+# What the user's PS1 shows now, with the status of the last line, if aish's prompt has it; and the virtual environment.
+__aish_expand_prompt() {
+  __aish_venv=${VIRTUAL_ENV_PROMPT:-${VIRTUAL_ENV##*/}} __aish_shown_ps1=''
+  __aish_venv=${__aish_venv:-${CONDA_DEFAULT_ENV-}}
+  [[ -n $__aish_wants_ps1 && ${BASH_VERSINFO[0]} -ge 5 ]] || return 0
+  # `if` keeps the status for the expansion and shields it from set -e.
+  if __aish_back; then __aish_shown_ps1=${__aish_ps1@P}; else __aish_shown_ps1=${__aish_ps1@P}; fi
+  __aish_shown_ps1=${__aish_shown_ps1:0:8192} __aish_venv=${__aish_venv:0:256}
 }
 
 # The typed text starts with a space, which keeps it out of the history until __aish_go.
@@ -107,6 +118,7 @@ __aish_report() {
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
   builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" "${PATH-}" \
     "$__aish_kept" "$__aish_changed" "${HISTFILE-}" "${__aish_control#=}" "${HISTSIZE-}" \
+    "$__aish_shown_ps1" "$__aish_venv" \
     >"$__aish_dir/status" 2>/dev/null
 }
 

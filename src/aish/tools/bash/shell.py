@@ -57,6 +57,7 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     size: WindowSize = _USUAL_SIZE
     ready_s: float = 20.0  # a slower rc file is given up, unless the user types into it
     close_wait_s: float = 0.5
+    wants_ps1: bool = False  # expand the user's PS1 before each line
 
 
 class LiveBash:
@@ -129,6 +130,16 @@ class LiveBash:
     def editing(self) -> str:
         """`emacs` or `vi`, as set in bash."""
         return self._bash.status.editing if self._bash else "emacs"
+
+    @property
+    def ps1(self) -> str:
+        """Returns what the user's PS1 showed when the shell last waited."""
+        return self._bash.status.ps1 if self._bash else ""
+
+    @property
+    def venv(self) -> str:
+        """Returns the name of the active virtual environment; "" if there is none."""
+        return self._bash.status.venv if self._bash else ""
 
     @property
     def history_settings(self) -> HistorySettings:
@@ -276,7 +287,10 @@ class LiveBash:
 
     async def _run_bash(self, *, with_rc: bool) -> BashProcess:
         channel = Channel(
-            is_plain_sh=self._is_plain_sh, rc_file=self._spec.rc_file if with_rc else None, quiet=self._spec.model_env
+            is_plain_sh=self._is_plain_sh,
+            rc_file=self._spec.rc_file if with_rc else None,
+            quiet=self._spec.model_env,
+            wants_ps1=self._spec.wants_ps1,
         )
         running: Pty | None = None
 

@@ -32,6 +32,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import print_formatted_text
 
 from aish.errors import ProcessError
+from aish.frontends.runtime import LiveShell
 from aish.frontends.shell.prompt.completion import ShellCompleter
 from aish.frontends.shell.prompt.history import PromptHistory
 from aish.frontends.shell.prompt.history_keys import EditorHistory, history_keys
@@ -87,6 +88,14 @@ class LineEditor:
         if not self._has_rendered:
             self._has_rendered = True
             self._shell.start_loading()
+            if self._shell.live is not None and ("{ps1}" in self._template or "{venv}" in self._template):
+                self._session.app.create_background_task(self._redraw_when_ready(self._shell.live))
+
+    async def _redraw_when_ready(self, live: LiveShell) -> None:
+        """The first prompt is drawn before bash has read its rc file."""
+        with contextlib.suppress(ProcessError):
+            await live.ready()
+            self._session.app.invalidate()
 
     async def read(self, typed: str = "") -> str | None:
         """Reads a line; None at the end of input (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. `typed` are keys that
