@@ -197,8 +197,8 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[
         str,
         Meta(
-            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{venv}`, `{ctx_used}`, "
-            "`{ctx_max}`, `{cost}`, `{status}`, `{ps1}`, which is the prompt of your bash, and `{mark}`, which shows "
+            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{venv}`, "
+            "`{ctx_used}`, `{ctx_max}`, `{cost}`, `{status}`, `{ps1}`, which is the prompt of your bash, and `{mark}`, which shows "
             "where the line goes."
         ),
     ] = "{venv} {cwd} {branch} {status}{mark} "

@@ -48,6 +48,12 @@ QUIET = {
 }
 
 
+# After a line. `rc.bash` says why it is like that.
+_AFTER = (
+    '{ __aish_end;\\builtin trap -p DEBUG >|"$__aish_dir/trap";\\builtin trap - DEBUG;__aish_fix&&:;} >/dev/null 2>&1'
+)
+
+
 class ShellStatus(msgspec.Struct, frozen=True):
     nonce: str
     code: int
@@ -117,7 +123,8 @@ class Channel:
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
         our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))
         user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
-        return f"{settings}\n. {our_rc}\n{user_rc}\n__aish_settle\n"
+        after = "" if self._is_plain_sh else f"__aish_rc=0\n{_AFTER}\n"
+        return f"{settings}\n. {our_rc}\n{user_rc}\n__aish_settle\n{after}"
 
     def write_line(self, line: str, mode: Mode) -> tuple[str, bytes]:
         """Writes the next line and starts it. Returns its nonce and the bytes to type."""
@@ -128,7 +135,7 @@ class Channel:
         if self._is_plain_sh:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
         self.send_go(nonce, mode)
-        return nonce, f' __aish_go {nonce} {mode}&&:;\\builtin eval "$__aish_eval";__aish_fix&&:\n'.encode()
+        return nonce, f' {{ __aish_go {nonce} {mode}&&:;}} >/dev/null;\\builtin eval "$__aish_eval";{_AFTER}\n'.encode()
 
     def send_go(self, nonce: str, mode: Mode) -> None:
         """Also repeats the message if bash was interrupted while it waited; bash ignores what it has already

@@ -4,6 +4,8 @@
 # pipe `ctl` until aish says go. While it waits, bash does not read the terminal: aish can restore terminal modes and take
 # back early keystrokes. To run a line, aish writes it to the file `line`, says go, and types
 #     __aish_go NONCE MODE; eval "$__aish_eval"; __aish_fix
+# `set -x` and the user's DEBUG trap hold for the line only: they are taken away after it and given back within its eval,
+# and our own commands stand in groups whose output goes to /dev/null, where traces and such a trap would write.
 # So the line runs at top level as if typed, but as a whole: without the limit of 4096 bytes, and without waiting for a
 # closing quote. Bash reads the typed text through readline, whose display goes to the file `err` (fd 2 is saved while
 # waiting; so __aish_go prints the user's PS0, and bash's messages about jobs). Readline cannot be switched off: after a
@@ -16,6 +18,7 @@
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
 __aish_kept='' __aish_changed='' __aish_shown_ps1='' __aish_venv=''
+__aish_xtrace='' __aish_debug='' __aish_begun=1
 __aish_count=0 __aish_had=0 __aish_job='' __aish_told='' __aish_alone=$'__aish_done\n:\n__aish_idle'
 
 __aish_mark() {
@@ -200,9 +203,11 @@ __aish_keep() {
     __aish_asked_exit=''
   fi
   # An open here-document would swallow the last line; the empty line is for a line that ends in a backslash.
-  [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # the options before
-    __aish_eval="$__aish_eval"$'\n\n''__aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]})'
+  [[ $__aish_line == *'<<'* ]] ||
+    __aish_eval="$__aish_eval"$'\n\n''{ __aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]}); } >/dev/null 2>&1'
   __aish_eval="$prefix$__aish_eval"
+  [[ -z $__aish_xtrace$__aish_debug ]] ||
+    __aish_eval="{ __aish_begun=1; $__aish_debug"$'\n'"${__aish_xtrace:+builtin set -x;} __aish_back&&:; } >/dev/null 2>&1"$'\n'"$__aish_eval"
 }
 
 __aish_go() {
@@ -222,10 +227,21 @@ __aish_back() {
   return "$__aish_prev"
 }
 
+__aish_end() {
+  __aish_rc=${__aish_rc:-$?}
+}
+
+# The DEBUG trap is in the file `trap`: functions do not see it. If the line was no bash, its eval has restored nothing.
 __aish_fix() {
   { local rc=${__aish_rc:-$?} x=$-; builtin set +ux; } 2>/dev/null
+  if [[ -n $__aish_begun || -z $__aish_xtrace$__aish_debug ]]; then
+    __aish_xtrace='' __aish_debug=''
+    [[ $x != *x* ]] || __aish_xtrace=x
+    IFS='' builtin read -r -d '' __aish_debug <"$__aish_dir/trap" || :
+  fi
+  __aish_begun=''
   __aish_wrap
-  __aish_options "$x"
+  __aish_options "${x//x/}"
   return "$rc"
 }
 
