@@ -202,3 +202,13 @@ async def test_the_prompt_names_the_virtual_environment(home):
         await did(term, "export VIRTUAL_ENV_PROMPT=mine", "(mine) ")
         await did(term, "unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT; echo go''ne", "\ngone")
         assert "(mine)" not in term.last_line
+
+
+async def test_a_word_is_changed_as_in_vi(home):
+    keep_by(home, "set -o vi")
+    async with shell(home) as term:
+        await did(term, "true", "$ true")
+        term.press("echo vi mode\x1b0cwprintf %s-\x1b")
+        await term.sees("$ printf %s- vi mode")
+        term.press("\x1b0ww2cwx\x1b")
+        await term.sees("$ printf %x vi mode")

@@ -198,8 +198,8 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{venv}`, "
-            "`{ctx_used}`, `{ctx_max}`, `{cost}`, `{status}`, `{ps1}`, which is the prompt of your bash, and `{mark}`, which shows "
-            "where the line goes."
+            "`{ctx_used}`, `{ctx_max}`, `{cost}`, `{status}`, `{ps1}`, which is the prompt of your bash, and `{mark}`, "
+            "which shows where the line goes."
         ),
     ] = "{venv} {cwd} {branch} {status}{mark} "
     continue_after_commands: Annotated[

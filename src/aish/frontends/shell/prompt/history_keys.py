@@ -11,6 +11,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import emacs_mode, has_focus, vi_navigation_mode
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 
 from aish.frontends.shell.prompt.history import PromptHistory
 
@@ -86,6 +87,19 @@ def find_last_word(line: str) -> str:
     return words[-1] if words else ""
 
 
+def change_word(event: KeyPressEvent) -> None:
+    """`cw` of vi: as `ce`, it leaves the blank after the word."""
+    buffer = event.current_buffer
+    document = buffer.document
+    if document.current_char.isspace():
+        end = document.find_next_word_beginning(count=event.arg)
+    else:
+        end = document.find_next_word_ending(count=event.arg, include_current_position=True)
+    deleted = buffer.delete(count=len(document.text_after_cursor) if end is None else end)
+    event.app.clipboard.set_text(deleted)
+    event.app.vi_state.input_mode = InputMode.INSERT
+
+
 def history_keys(history: EditorHistory, search: Callable[[KeyPressEvent], None]) -> KeyBindings:
     keys = KeyBindings()
     in_line = has_focus(DEFAULT_BUFFER) & ~vi_navigation_mode
@@ -96,6 +110,7 @@ def history_keys(history: EditorHistory, search: Callable[[KeyPressEvent], None]
         history.take_new_lines(event.current_buffer)
         event.current_buffer.auto_up(count=event.arg)
 
+    keys.add("c", "w", filter=has_focus(DEFAULT_BUFFER) & vi_navigation_mode)(change_word)
     arguments = LastArguments(history)
     keys.add("escape", ".", filter=in_line)(arguments.insert)
     keys.add("escape", "_", filter=in_line)(arguments.insert)
