@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,6 +35,8 @@ class WordTables(msgspec.Struct, frozen=True):
 @functools.cache
 def word_tables() -> WordTables:
     """Reads the tables. Takes a millisecond, so it happens with the first key and not at the start."""
+    import tomllib
+
     data = tomllib.loads(_FILE.read_text("utf-8"))
     languages = data["languages"].values()
     weights = {word: _WEAK for each in languages for word in each["weak"].split()}
