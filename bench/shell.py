@@ -18,7 +18,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
+from aish.frontends.shell.prompt.history import HistoryEntry
+from aish.frontends.shell.prompt.history_search import HistoryIndex
 from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.shell import LiveBash, LiveBashSpec
@@ -167,7 +170,42 @@ async def bench_asking(shell: LiveBash) -> None:
     say(f"asking       first {first:.1f} ms, a completion {words:.2f} ms, a word {words_us:.1f} µs")
 
 
+HISTORY_LINES = 100_000
+HISTORY_BAR_MS = 20
+QUERIES = (
+    "g",
+    "git",
+    "git c",
+    "gcm",
+    "zzz",
+    "qzx",
+    "git 99",
+    "pods commit host",
+    "7777",
+    "docker grep zzz",
+    "e",
+    "t 1 2 3",
+)
+
+
+def bench_history() -> None:
+    """Ctrl-R over many different lines: from a key to what the menu shows."""
+    random = Random(35)
+    text = "git commit push make test docker run ls cd src grep python main.py -la npm cat kubectl get pods ssh host"
+    words = text.split()
+    lines = (f"{' '.join(random.choices(words, k=random.randint(2, 7)))} {number}" for number in range(HISTORY_LINES))
+    index = HistoryIndex([HistoryEntry(line) for line in lines])
+    slowest = {query: min(timed(5, lambda query=query: index.search(query))) * 1000 for query in QUERIES}  # type: ignore[misc]
+    worst = max(slowest, key=lambda query: slowest[query])
+    median = statistics.median(slowest.values())
+    say(
+        f"Ctrl-R       {HISTORY_LINES} lines: {median:.1f} ms a key, {slowest[worst]:.1f} ms for {worst!r} "
+        f"(bar {HISTORY_BAR_MS})"
+    )
+
+
 async def main() -> None:
+    bench_history()
     await bench_start()
     async with LiveBash.open(LiveBashSpec(cwd=Path.cwd())) as shell:
         await shell.ready()

@@ -306,6 +306,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§22 the console is light: first paint, streaming, long traces": ("browser/test_speed.py::*",),
     "§19 a real shell and a model at one prompt": (
         "e2e/test_shell.py::*",
+        "e2e/test_shell_prompt.py::*",
         "e2e/test_shell_start.py::*",
         "e2e/test_shell_modes.py::*",
         "e2e/test_approvals.py::*",

@@ -263,7 +263,8 @@ class Container:
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
     ) -> AbstractAsyncContextManager[LiveBash]:
-        return self._commands.live_shell(on_output=on_output, on_notice=on_notice)
+        wants_ps1 = "{ps1}" in self.config.shell.prompt
+        return self._commands.live_shell(on_output=on_output, on_notice=on_notice, wants_ps1=wants_ps1)
 
     @property
     def containment(self) -> CommandContainment:

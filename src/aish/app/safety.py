@@ -147,7 +147,7 @@ class CommandRunner:
 
     @asynccontextmanager
     async def live_shell(
-        self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
+        self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None], wants_ps1: bool = False
     ) -> AsyncIterator[LiveBash]:
         from aish.tools.bash.shell import LiveBash, LiveBashSpec
         from aish.tools.builtin.shell import QUIET_ENVIRONMENT
@@ -157,6 +157,7 @@ class CommandRunner:
             rc_file=str(paths.home_dir(self._environment.env) / ".bashrc"),
             model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
             hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
+            wants_ps1=wants_ps1,
         )
         async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
             self._live = shell

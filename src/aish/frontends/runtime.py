@@ -20,7 +20,7 @@ from aish.ports import Ask, Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
 from aish.types.decisions import Decision
-from aish.types.live_shell import CommandHint, Completions, RunResult, WordKind
+from aish.types.live_shell import CommandHint, Completions, HistorySettings, RunResult, WordKind
 from aish.types.messages import Message
 from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, ToolOutput, ToolSpec
 
@@ -152,8 +152,28 @@ class LiveShell(Protocol):
     def editing(self) -> str:
         """`emacs` or `vi`."""
 
+    @property
+    def ps1(self) -> str:
+        """The user's PS1 as bash shows it, if the prompt has it."""
+
+    @property
+    def venv(self) -> str:
+        """The name of the active virtual environment, or ""."""
+
+    @property
+    def history_settings(self) -> HistorySettings: ...
+
     def resolve(self, word: str) -> WordKind | None:
         """The kind of the first word of a line, or None. Fast enough to call at every key."""
+
+    def names(self) -> frozenset[str]:
+        """Every first word that it knows: names of programs, functions, aliases and builtins."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file, seen from its directory."""
+
+    async def ready(self) -> None:
+        """Waits until it can take a line."""
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Learns the current aliases, functions and programs."""

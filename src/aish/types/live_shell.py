@@ -19,10 +19,19 @@ class RunEnd(StrEnum):
 RAN_MARK = "[I ran]"  # begins the report to a model about a command that the user ran
 
 
+class HistorySettings(msgspec.Struct, frozen=True):
+    """HISTFILE, HISTCONTROL and HISTSIZE of the live bash; None: without a limit."""
+
+    file: str = ""
+    control: str = ""
+    size: int | None = None
+
+
 class RunResult(msgspec.Struct, frozen=True):
     """`output` is for a model: without escape sequences, progress lines collapsed, the beginning and the end of it.
 
-    `typed_ahead` is what the user typed and no program read: it belongs into the next prompt.
+    `line` is what ran, after history expansion. `is_kept`: it may be kept and shown to a model; bash has it in its
+    history. `typed_ahead` is what the user typed and no program read: it belongs into the next prompt.
     """
 
     line: str
@@ -37,6 +46,7 @@ class RunResult(msgspec.Struct, frozen=True):
     binary: bool = False
     jobs: int = 0
     typed_ahead: str = ""
+    is_kept: bool = True
 
 
 class WordKind(StrEnum):

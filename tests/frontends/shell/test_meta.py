@@ -119,6 +119,7 @@ async def test_a_check_says_what_the_command_is_before_what_the_rules_make_of_it
 )
 async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, status):
     class Live:
+        cwd = "/work"
         exited = asyncio.Event()
 
         async def run_user(self, line, terminal, *, may_exit=True):

@@ -15,7 +15,8 @@ from prompt_toolkit.input import create_pipe_input
 from aish.config.schema.tools import PROMPT_FIELDS
 from aish.frontends.shell.command_context import CommandContext
 from aish.frontends.shell.commands import registry
-from aish.frontends.shell.prompt.editor import LineEditor, TolerantHistory, open_history
+from aish.frontends.shell.prompt.editor import LineEditor
+from aish.frontends.shell.prompt.history import PromptHistory
 from aish.frontends.shell.prompt.routing import Destination
 from aish.frontends.shell.prompt.template import find_branch, prompt_fragments, shorten_path
 from aish.frontends.terminal import Output
@@ -175,7 +176,7 @@ def test_every_command_of_the_table_leads_to_a_function() -> None:
 def test_a_prompt_fills_in_the_fields_there_are_and_leaves_other_braces_alone(tmp_path):
     shell = SimpleNamespace(
         model="play:script", cwd=str(tmp_path), context_tokens=12, window=99, usage=Usage(), status="[2]",
-        mode=Mode.PLAN,
+        mode=Mode.PLAN, live=None,
     )  # fmt: skip
     for field in PROMPT_FIELDS:
         shown = prompt_fragments(shell, f"<{{{field}}}>", Destination.SHELL, plain=True)
@@ -193,12 +194,12 @@ async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
     settings = SimpleNamespace(prompt="{mark} ", editing="emacs")
     shell = SimpleNamespace(
         runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)),
-        live=SimpleNamespace(resolve=resolve, editing="emacs"),
+        live=SimpleNamespace(resolve=resolve, exists=lambda path: False, names=frozenset, editing="emacs", venv=""),
         model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
         start_loading=lambda: None, mode=Mode.ASK, cycle_mode=lambda: None,
     )  # fmt: skip
     with create_pipe_input() as keys, create_app_session(input=keys):
-        prompt = LineEditor(shell, None, plain=True)
+        prompt = LineEditor(shell, PromptHistory(None), plain=True)
         app = prompt._session.app
         app.after_render += lambda app: drawings.append(len(app.current_buffer.text))
         keys.send_text("ls " + "word " * 4000 + "\r")
@@ -212,13 +213,3 @@ def test_the_screen_is_cleared_where_there_is_one_with_colours_or_without(live):
     screen = io.StringIO()
     Output(screen, screen, color=False, live=live).clear_screen()
     assert bool(screen.getvalue()) is live
-
-
-def test_a_history_that_cannot_be_written_is_kept_while_the_shell_is_there(tmp_path):
-    history = open_history(tmp_path / "history")
-    assert isinstance(history, TolerantHistory)
-    history.append_string("first")
-    (tmp_path / "history").unlink()
-    (tmp_path / "history").mkdir()
-    history.append_string("second")
-    assert history.get_strings() == ["first", "second"]

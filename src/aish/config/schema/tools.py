@@ -10,7 +10,9 @@ from aish.config.schema.values import Count, Secret, Section, UrlOrUnset, Variab
 from aish.types.decisions import Mode, Verdict
 from aish.types.tools import Effect
 
-PROMPT_FIELDS = ("model", "cwd", "branch", "ctx_used", "ctx_max", "cost", "mode", "status", "mark")
+PROMPT_FIELDS = (
+    "model", "cwd", "branch", "venv", "ps1", "ctx_used", "ctx_max", "cost", "mode", "status", "mark",
+)  # fmt: skip
 
 
 class RuleConfig(Section, frozen=True, forbid_unknown_fields=True):
@@ -207,11 +209,11 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[
         str,
         Meta(
-            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{ctx_used}`, "
-            "`{ctx_max}`, `{cost}`, `{mode}` if it is not `ask`, `{status}` and `{mark}`, which shows where the line "
-            "goes."
+            description="The text before the input line. Fields: `{model}`, `{cwd}`, `{branch}`, `{venv}`, "
+            "`{ctx_used}`, `{ctx_max}`, `{cost}`, `{mode}` if it is not `ask`, `{status}`, `{ps1}`, which is the "
+            "prompt of your bash, and `{mark}`, which shows where the line goes."
         ),
-    ] = "{cwd} {branch} {mode} {status}{mark} "
+    ] = "{venv} {cwd} {branch} {mode} {status}{mark} "
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
         Meta(

@@ -19,7 +19,8 @@ from aish.engine.engine import Engine
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.prompt.editor import LineEditor
-from aish.frontends.shell.prompt.routing import Destination, RoutedLine, route_line
+from aish.frontends.shell.prompt.history import PromptHistory
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, RoutedLine, route_line
 from aish.frontends.shell.shell import Notices, Shell, do_nothing, format_error
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output
@@ -49,6 +50,7 @@ async def run_shell(
             notices=notices,
             approves_all=approves_all,
             make_editor=_make_editor,
+            history=_open_history(runtime),
         )
         return await _Repl(shell).run()
 
@@ -71,10 +73,19 @@ async def _open_live(stack: AsyncExitStack, runtime: Runtime, notices: Notices) 
 
 
 def _make_editor(shell: Shell) -> LineEditor:
-    env, store = shell.runtime.launch_context.env, shell.runtime.config.store
+    env = shell.runtime.launch_context.env
     plain = not sys.stdout.isatty() or bool(env.get("NO_COLOR")) or env.get("TERM") in ("dumb", "")
-    history = Path(store.path).parent / "history" if store.enabled and store.path else None
-    return LineEditor(shell, history, plain=plain)
+    return LineEditor(shell, shell.history, plain=plain)
+
+
+def _open_history(runtime: Runtime) -> PromptHistory:
+    store = runtime.config.store
+    if not store.enabled or not store.path:
+        return PromptHistory(None)
+    folder = Path(store.path).parent
+    history = PromptHistory(folder / "history.jsonl")
+    history.import_old_file(folder / "history")
+    return history
 
 
 class _Repl:
@@ -120,14 +131,26 @@ class _Repl:
 
     async def _handle(self, line: str) -> None:
         self._has_warned_of_jobs = False
-        routed = await self._route(line)
+        routed: RoutedLine | None = await self._route(line)
+        if routed is not None and routed.unknown:
+            from aish.frontends.shell.command_not_found import answer_unknown
+
+            routed = await answer_unknown(self._shell, routed)
+        if routed is None:
+            self._shell.keep_line(line)
+        else:
+            await self._follow(routed, line)
+
+    async def _follow(self, routed: RoutedLine, line: str) -> None:
+        if routed.destination not in (Destination.SHELL, Destination.QUIET_SHELL):
+            self._shell.keep_line(line)
         match routed.destination:
             case Destination.META:
                 from aish.frontends.shell.commands.registry import run_meta
 
                 await self._run_guarded(run_meta(self._shell, routed.text))
             case Destination.SHELL | Destination.QUIET_SHELL:
-                await self._run_guarded(self._run_typed(routed))
+                await self._run_guarded(self._run_typed(routed, line))
             case Destination.MODEL:
                 await self._run_guarded(self._ask_model(routed.text or WHAT_WENT_WRONG))
             case Destination.NOTHING:
@@ -155,21 +178,23 @@ class _Repl:
     async def _route(self, line: str) -> RoutedLine:
         """Routes a line, and once more after a refresh: the last command may have defined a word that is not known."""
         live = self._shell.live
-        if live is None:
-            return route_line(line, lambda word: None)
-        routed = route_line(line, live.resolve)
-        if routed.destination is not Destination.MODEL or routed.is_explicit:
+        known = KnownNames.of(live)
+        routed = route_line(line, known)
+        is_known = routed.destination is not Destination.MODEL and not routed.unknown
+        if live is None or is_known or routed.is_explicit:
             return routed
         with suppress(ProcessError):
             await live.refresh(_REFRESH_S)
-        return route_line(line, live.resolve)
+        return route_line(line, known)
 
-    async def _run_typed(self, routed: RoutedLine) -> None:
+    async def _run_typed(self, routed: RoutedLine, line: str) -> None:
         shell = self._shell
         if not routed.text:
             return
         attach = routed.destination is Destination.SHELL and shell.runtime.config.shell.attach_output
         result = await shell.run_line(routed.text, attach=attach, typed=True)
+        is_marked = routed.is_explicit and result.line == routed.text and line.strip() != routed.text.strip()
+        shell.keep_command(result, line if is_marked else "")
         if result.status == _NOT_FOUND and not routed.is_explicit and len(routed.text.split()) > 1:
             typed = await shell.read("ask the model instead? [y/N] ")
             answer = (typed or "").strip().lower()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,7 @@ from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
+from aish.frontends.shell.prompt.history import PromptHistory, entry_now
 from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output, visible
@@ -54,7 +55,10 @@ class Editor(Protocol):
 
     async def ask(self, question: str, typed: str = "") -> str | None: ...
 
-    def remember(self, line: str) -> None: ...
+    async def ask_key(self, question: str, keys: Collection[str]) -> str: ...
+
+    @property
+    def has_typed_ahead(self) -> bool: ...
 
 
 PASTE = "\x1b[200~{}\x1b[201~"  # keys that a terminal sends for a text that is pasted
@@ -111,12 +115,10 @@ class Shell:
         notices: Notices,
         approves_all: bool,
         make_editor: Callable[[Shell], Editor],
+        history: PromptHistory | None = None,
     ) -> None:
         config = runtime.config.shell
-        self.engine = engine
-        self.runtime = runtime
-        self.output = output
-        self.live = live
+        self.engine, self.runtime, self.output, self.live = engine, runtime, output, live
         self.request = request  # model, session, tools and limits of the next turn
         self.mode_before = Mode.ASK  # the one before the last change, to which an approved plan goes back
         self.command_context = CommandContext(config.attach_max_chars)
@@ -131,11 +133,13 @@ class Shell:
         self.results: list[ToolResult] = []  # of the last turn that had calls
         self.status = ""  # how the user's last command ended, for the prompt
         self.is_leaving = False
+        self.history = PromptHistory(None) if history is None else history
         self._notices = notices
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
         self._has_mentioned_blocks = False
+        self._run_in = ""  # where the last line began to run
         self._answering: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
         self._editor = make_editor(self)
@@ -154,6 +158,18 @@ class Shell:
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """A short answer of the user."""
         return await self._editor.ask(prompt, typed)
+
+    async def read_key(self, prompt: str, keys: Collection[str]) -> str | None:
+        """One of `keys`, "" for Enter. Any other key begins the next line."""
+        key = await self._editor.ask_key(prompt, keys)
+        if key in keys:
+            return key
+        self.type_ahead(key.strip("\0"))
+        return None
+
+    @property
+    def has_typed_ahead(self) -> bool:
+        return bool(self._typed_ahead) or self._editor.has_typed_ahead
 
     def type_ahead(self, text: str) -> None:
         """Puts text before the keys that the next prompt replays."""
@@ -326,10 +342,9 @@ class Shell:
         if self.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
+        self._run_in = self.cwd
         # The program gets Ctrl-C itself; the line is not left half way.
         with self._notices.defer(), on_interrupt(do_nothing):
-            if is_proposal:
-                self._editor.remember(line)
             result = await self.live.run_user(line, terminal, may_exit=not is_proposal)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
@@ -338,9 +353,29 @@ class Shell:
         self._typed_ahead += result.typed_ahead
         if self.live.exited.is_set():
             self.leave()
-        if attach:
+        if is_proposal:
+            self.keep_command(result)
+        if attach and result.is_kept:
             self.command_context.add_run(result, is_proposal=is_proposal)
         return result
+
+    # The history.
+
+    def keep_command(self, result: RunResult, line: str = "") -> None:
+        """Adds a line that has run in the live bash, if bash keeps it. `line`: as typed, with a mark."""
+        if result.is_kept:
+            entry = entry_now(
+                line or result.line, cwd=self._run_in, status=result.status, duration_s=round(result.duration_s, 3)
+            )
+            self.history.add(entry)
+
+    def keep_line(self, line: str) -> None:
+        """Adds a line for the model or for aish itself, by the rules that bash has for its lines."""
+        control = self.live.history_settings.control if self.live else ""
+        is_hidden = line.startswith(" ") and ("ignorespace" in control or "ignoreboth" in control)
+        is_repeated = ("ignoredups" in control or "ignoreboth" in control) and line == self.history.last_line
+        if not is_hidden and not is_repeated:
+            self.history.add(entry_now(line, cwd=self.cwd))
 
     # The first prompt.
 
@@ -349,9 +384,16 @@ class Shell:
         self._loading = asyncio.create_task(self._load())
 
     async def _load(self) -> None:
-        await asyncio.to_thread(self.runtime.load_for_turns)
+        await asyncio.gather(asyncio.to_thread(self.runtime.load_for_turns), self._load_history())
         with suppress(AishError):
             await self.look_up_model()
+
+    async def _load_history(self) -> None:
+        """Takes over what was typed in other terminals, as far as bash has written it."""
+        if self.live is not None:
+            with suppress(AishError):
+                await self.live.ready()
+                await self.history.import_bash_file(self.live.history_settings.file)
 
     def close(self) -> None:
         if self._loading is not None:

@@ -4,6 +4,8 @@
     line       the next line; for bash it begins with its nonce and ends with a NUL
     ctl        a pipe for commands: "go NONCE MODE", "side NUMBER", "state NUMBER"
     status     a pipe for bash's state whenever it waits again
+    last       the last line of bash's history
+    expanded   a line as history expansion has changed it
     jobs.pids  the process groups of its jobs at that time, and `end`
     exits      the nonce of the last line that is an alias of `exit`
     exports    its exported variables at that time, as `declare -px` lists them, and `# end`
@@ -28,8 +30,10 @@ from typing import Literal
 import msgspec
 
 from aish.errors import ProcessError
+from aish.types.live_shell import HistorySettings
 
 Mode = Literal["user", "model"]
+_STATUS_FIELDS = 13
 
 _HOME = Path(__file__).parent
 # Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
@@ -53,6 +57,10 @@ _EXPORTS_MAX_BYTES = 4 * 1024 * 1024  # Linux takes less than that
 _OWN_EXPORT = re.compile(rb"(?m)^declare -\S+ __aish_.*\n")  # exported under `set -a`
 # Gives a new bash exactly the exported variables of the one before it. Those that are readonly are there already.
 _RESTORE = r'{ __aish_unset_exports; \builtin . "$__aish_dir/restore"; } 2>/dev/null'
+# After a line. `rc.bash` says why it is like that.
+_AFTER = (
+    '{ __aish_end;\\builtin trap -p DEBUG >|"$__aish_dir/trap";\\builtin trap - DEBUG;__aish_fix&&:;} >/dev/null 2>&1'
+)
 
 
 class ShellStatus(msgspec.Struct, frozen=True):
@@ -62,6 +70,11 @@ class ShellStatus(msgspec.Struct, frozen=True):
     jobs: int
     editing: str
     search_path: str
+    is_kept: bool = True  # bash has the line in its history
+    is_expanded: bool = False  # the line ran otherwise than typed: `!!`
+    history: HistorySettings = HistorySettings()
+    ps1: str = ""  # expanded; only if the channel was opened for it
+    venv: str = ""
 
 
 def memory_folder() -> str | None:
@@ -84,10 +97,17 @@ def new_nonce() -> str:
 
 class Channel:
     def __init__(
-        self, *, is_plain_sh: bool, rc_file: str | None, quiet: Mapping[str, str], exports: bytes = b""
+        self,
+        *,
+        is_plain_sh: bool,
+        rc_file: str | None,
+        quiet: Mapping[str, str],
+        exports: bytes = b"",
+        wants_ps1: bool = False,
     ) -> None:
         self.first_nonce = new_nonce()
         self._is_plain_sh = is_plain_sh
+        self._wants_ps1 = wants_ps1
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
             self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -116,10 +136,13 @@ class Channel:
     def _rc(self, rc_file: str | None, quiet: Mapping[str, str], *, has_exports: bool) -> str:
         words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
         names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
+        names["wants_ps1"] = "yes" if self._wants_ps1 else ""
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
         our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))
         user_rc = f"[ -r {shlex.quote(rc_file)} ] && . {shlex.quote(rc_file)}" if rc_file else ":"
-        return f"{settings}\n. {our_rc}\n{user_rc}\n{_RESTORE if has_exports else ':'}\n__aish_settle\n"
+        after = "" if self._is_plain_sh else f"__aish_rc=0\n{_AFTER}\n"
+        restore = _RESTORE if has_exports else ":"
+        return f"{settings}\n. {our_rc}\n{user_rc}\n{restore}\n__aish_settle\n{after}"
 
     def write_line(self, line: str, mode: Mode) -> tuple[str, bytes]:
         """Writes the next line and starts it. Returns its nonce and the bytes to type."""
@@ -130,7 +153,7 @@ class Channel:
         if self._is_plain_sh:
             return nonce, f' __aish_go {nonce} {mode};eval "$__aish_eval";__aish_end\n'.encode()
         self.send_go(nonce, mode)
-        return nonce, f' __aish_go {nonce} {mode}&&:;\\builtin eval "$__aish_eval";__aish_fix&&:\n'.encode()
+        return nonce, f' {{ __aish_go {nonce} {mode}&&:;}} >/dev/null;\\builtin eval "$__aish_eval";{_AFTER}\n'.encode()
 
     def send_go(self, nonce: str, mode: Mode) -> None:
         """Also repeats the message if bash was interrupted while it waited; bash ignores what it has already
@@ -149,11 +172,30 @@ class Channel:
         received = b""
         while piece := self._read():
             received += piece
-        fields = received.split(b"\0")[:-1][-6:]
-        if len(fields) < 6:
+        fields = [os.fsdecode(field) for field in received.split(b"\0")[:-1][-_STATUS_FIELDS:]]
+        if len(fields) < _STATUS_FIELDS:
             return None
-        nonce, code, cwd, jobs, editing, search_path = (os.fsdecode(field) for field in fields)
-        return ShellStatus(nonce, int(code or 0), cwd, int(jobs or 0), editing, search_path)
+        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size, ps1, venv = fields
+        history = HistorySettings(file, control, int(size) if size.isdecimal() else None)
+        return ShellStatus(
+            nonce,
+            int(code or 0),
+            cwd,
+            int(jobs or 0),
+            editing,
+            search_path,
+            bool(kept),
+            bool(changed),
+            history,
+            ps1,
+            venv,
+        )
+
+    def read_expanded_line(self) -> str | None:
+        """Returns the last line that history expansion has changed."""
+        with suppress(OSError):
+            return os.fsdecode((self.folder / "expanded").read_bytes())
+        return None
 
     def read_jobs(self) -> frozenset[int] | None:
         """Returns the process groups of the jobs when bash last waited; None if they are unknown or incomplete."""

@@ -4,6 +4,8 @@
 # pipe `ctl` until aish says go. While it waits, bash does not read the terminal: aish can restore terminal modes and take
 # back early keystrokes. To run a line, aish writes it to the file `line`, says go, and types
 #     __aish_go NONCE MODE; eval "$__aish_eval"; __aish_fix
+# `set -x` and the user's DEBUG trap hold for the line only: they are taken away after it and given back within its eval,
+# and our own commands stand in groups whose output goes to /dev/null, where traces and such a trap would write.
 # So the line runs at top level as if typed, but as a whole: without the limit of 4096 bytes, and without waiting for a
 # closing quote. Bash reads the typed text through readline, whose display goes to the file `err` (fd 2 is saved while
 # waiting; so __aish_go prints the user's PS0, and bash's messages about jobs). Readline cannot be switched off: after a
@@ -15,6 +17,8 @@
 
 __aish_prev=0 __aish_last='' __aish_line='' __aish_eval='' __aish_mode=user __aish_seen='' __aish_rc='' __aish_ps1=''
 __aish_control=unset __aish_asked_exit='' __aish_pipe=(0) __aish_out=''
+__aish_kept='' __aish_changed='' __aish_shown_ps1='' __aish_venv=''
+__aish_xtrace='' __aish_debug='' __aish_begun=1
 __aish_count=0 __aish_had=0 __aish_job='' __aish_told='' __aish_alone=$'__aish_done\n:\n__aish_idle'
 
 __aish_mark() {
@@ -54,6 +58,7 @@ __aish_done() {
 __aish_idle() {
   { local __aish_x=$- __aish_said; builtin set +ux; } 2>/dev/null
   __aish_ps1=${PS1-} PS1=''
+  __aish_expand_prompt
   __aish_jobs
   { builtin jobs -p; builtin echo end; } >|"$__aish_dir/jobs.pids" 2>/dev/null || :
   { builtin declare -px; builtin echo '# end'; } >|"$__aish_dir/exports" 2>/dev/null || :
@@ -72,6 +77,16 @@ __aish_idle() {
   done
   __aish_options "$__aish_x"
   return 0
+}
+
+# What the user's PS1 shows now, with the status of the last line, if aish's prompt has it; and the virtual environment.
+__aish_expand_prompt() {
+  __aish_venv=${VIRTUAL_ENV_PROMPT:-${VIRTUAL_ENV##*/}} __aish_shown_ps1=''
+  __aish_venv=${__aish_venv:-${CONDA_DEFAULT_ENV-}}
+  [[ -n $__aish_wants_ps1 && ${BASH_VERSINFO[0]} -ge 5 ]] || return 0
+  # `if` keeps the status for the expansion and shields it from set -e.
+  if __aish_back; then __aish_shown_ps1=${__aish_ps1@P}; else __aish_shown_ps1=${__aish_ps1@P}; fi
+  __aish_shown_ps1=${__aish_shown_ps1:0:8192} __aish_venv=${__aish_venv:0:256}
 }
 
 # The typed text starts with a space, which keeps it out of the history until __aish_go.
@@ -106,6 +121,8 @@ __aish_report() {
   local editing=emacs
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
   builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" "${PATH-}" \
+    "$__aish_kept" "$__aish_changed" "${HISTFILE-}" "${__aish_control#=}" "${HISTSIZE-}" \
+    "$__aish_shown_ps1" "$__aish_venv" \
     >"$__aish_dir/status" 2>/dev/null
 }
 
@@ -121,17 +138,25 @@ __aish_load() {
     __aish_eval="$__aish_quiet \\command eval \"\$__aish_line\" </dev/null"
     return 0
   fi
-  __aish_eval=$__aish_line
-  if [[ $- == *H* && $__aish_line == *'!'* ]]; then __aish_expand || return 0; fi
+  __aish_eval=$__aish_line __aish_kept='' __aish_changed=''
+  if [[ $- == *H* && ( $__aish_line == *'!'* || $__aish_line == '^'* ) ]]; then __aish_expand || return 0; fi
   __aish_remember
   __aish_keep
 }
 
+# The line goes to the history list and, at once, to the history file, so that no end of the shell loses it. Bash decides
+# by HISTCONTROL and HISTIGNORE; a line that is the last one of the list afterwards was kept.
 __aish_remember() {
+  local last=''
   case :$SHELLOPTS: in *:history:*) ;; *) return 0 ;; esac
   __aish_restore_control
   builtin history -s -- "$__aish_line" || :
   __aish_hide
+  builtin history -p '!!' >|"$__aish_dir/last" 2>/dev/null || return 0
+  IFS='' builtin read -r -d '' last <"$__aish_dir/last" || :
+  [[ ${last%$'\n'} == "$__aish_line" ]] || return 0
+  __aish_kept=kept
+  builtin history -a 2>/dev/null || :
 }
 
 __aish_restore_control() {
@@ -146,7 +171,15 @@ __aish_restore_control() {
 __aish_expand() {
   local new
   if new=$(\builtin history -p -- "$__aish_line" 2>&1); then
-    [[ $new == "$__aish_line" ]] || builtin printf '%s\n' "$new" >/dev/tty
+    if [[ $new != "$__aish_line" ]]; then
+      builtin printf '%s\n' "$new" >/dev/tty
+      builtin printf '%s' "$new" >|"$__aish_dir/expanded" 2>/dev/null && __aish_changed=changed
+    fi
+    if [[ $__aish_line =~ [!^][^[:space:]]*:p([[:space:]]|$) ]]; then # bash only shows it
+      __aish_line=$new __aish_eval=:
+      __aish_remember
+      return 1
+    fi
     __aish_line=$new __aish_eval=$new
   else
     builtin printf '%s\n' "${new/*history: /bash: }" >/dev/tty
@@ -181,9 +214,11 @@ __aish_keep() {
     __aish_note_exit "${__aish_line#"${__aish_line%%[![:space:]]*}"}"
   fi
   # An open here-document would swallow the last line; the empty line is for a line that ends in a backslash.
-  [[ $__aish_line == *'<<'* || ${__aish_x-} == *x* ]] || # the options before
-    __aish_eval="$__aish_eval"$'\n\n''__aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]})'
+  [[ $__aish_line == *'<<'* ]] ||
+    __aish_eval="$__aish_eval"$'\n\n''{ __aish_rc=$? __aish_last=$_ __aish_pipe=(${PIPESTATUS[@]}); } >/dev/null 2>&1'
   __aish_eval="$prefix$__aish_eval"
+  [[ -z $__aish_xtrace$__aish_debug ]] ||
+    __aish_eval="{ __aish_begun=1; $__aish_debug"$'\n'"${__aish_xtrace:+builtin set -x;} __aish_back&&:; } >/dev/null 2>&1"$'\n'"$__aish_eval"
 }
 
 __aish_go() {
@@ -203,10 +238,21 @@ __aish_back() {
   return "$__aish_prev"
 }
 
+__aish_end() {
+  __aish_rc=${__aish_rc:-$?}
+}
+
+# The DEBUG trap is in the file `trap`: functions do not see it. If the line was no bash, its eval has restored nothing.
 __aish_fix() {
   { local rc=${__aish_rc:-$?} x=$-; builtin set +ux; } 2>/dev/null
+  if [[ -n $__aish_begun || -z $__aish_xtrace$__aish_debug ]]; then
+    __aish_xtrace='' __aish_debug=''
+    [[ $x != *x* ]] || __aish_xtrace=x
+    IFS='' builtin read -r -d '' __aish_debug <"$__aish_dir/trap" || :
+  fi
+  __aish_begun=''
   __aish_wrap
-  __aish_options "$x"
+  __aish_options "${x//x/}"
   return "$rc"
 }
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from aish.process.pty import Pty
 from aish.tools.bash.capture import OutputCapture
 from aish.tools.bash.channel import Channel, Mode, ShellStatus
@@ -94,6 +96,11 @@ class BashProcess:
     def is_at_exit_alias(self) -> bool:
         """Whether its last line is an alias of `exit`."""
         return self.channel.is_exit_alias(self._nonce)
+
+    @property
+    def mode(self) -> Mode:
+        """Of the last line."""
+        return self._mode
 
     @property
     def was_ready(self) -> bool:
@@ -227,4 +234,10 @@ def build_result(
         status = code if code >= 0 else 128 - code
         end = RunEnd.EXITED if code >= 0 else RunEnd.LOST
     ahead = typed_ahead.decode("utf-8", "replace")
-    return capture.result(line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead)
+    result = capture.result(
+        line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead
+    )
+    if bash.mode == "model" or bash.exited.is_set():
+        return result
+    expanded = bash.channel.read_expanded_line() if bash.status.is_expanded else None
+    return msgspec.structs.replace(result, line=expanded or line, is_kept=bash.status.is_kept)

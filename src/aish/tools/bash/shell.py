@@ -30,12 +30,13 @@ from aish.errors import ProcessError, SpawnFailed, UsageError
 from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.channel import Channel
+from aish.tools.bash.completion.program_names import has_file
 from aish.tools.bash.completion.side_shell import SideShell
 from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
 from aish.tools.bash.running_bash import BashProcess, find_disowned_groups
 from aish.tools.bash.snapshot import Snapshot, take_snapshot
 from aish.tools.bash.user_lines import run_at_terminal
-from aish.types.live_shell import Completions, RunEnd, RunResult, WordKind
+from aish.types.live_shell import Completions, HistorySettings, RunEnd, RunResult, WordKind
 
 if TYPE_CHECKING:
     from aish.process.sandbox import Sandbox
@@ -68,6 +69,7 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     size: WindowSize = _USUAL_SIZE
     ready_s: float = 20.0  # a slower rc file is given up, unless the user types into it
     close_wait_s: float = 0.5
+    wants_ps1: bool = False  # expand the user's PS1 before each line
 
 
 class LiveBash:
@@ -146,6 +148,21 @@ class LiveBash:
         return self._bash.status.editing if self._bash else "emacs"
 
     @property
+    def ps1(self) -> str:
+        """Returns what the user's PS1 showed when the shell last waited."""
+        return self._bash.status.ps1 if self._bash else ""
+
+    @property
+    def venv(self) -> str:
+        """Returns the name of the active virtual environment; "" if there is none."""
+        return self._bash.status.venv if self._bash else ""
+
+    @property
+    def history_settings(self) -> HistorySettings:
+        """As of the time when the shell last waited."""
+        return self._bash.status.history if self._bash else HistorySettings()
+
+    @property
     def is_waiting(self) -> bool:
         bash = self._bash
         return bash is not None and bash.waiting.is_set() and not bash.exited.is_set() and not self._line_lock.locked()
@@ -163,6 +180,14 @@ class LiveBash:
         """Returns the meaning of a line's first word, as of the last refresh, and schedules another one."""
         self._schedule_refresh()
         return self._side.resolve(word, self._cwd)
+
+    def names(self) -> frozenset[str]:
+        """Returns every first word that it knows, as of the last refresh."""
+        return self._side.names()
+
+    def exists(self, path: str) -> bool:
+        """Returns whether there is such a file, seen from the shell's directory."""
+        return has_file(self._cwd, path)
 
     async def refresh(self, timeout_s: float = 2.0) -> None:
         """Reads the current aliases, functions and PATH."""
@@ -289,6 +314,7 @@ class LiveBash:
             rc_file=self._spec.rc_file if with_rc else None,
             quiet=self._spec.model_env,
             exports=self._exports,
+            wants_ps1=self._spec.wants_ps1,
         )
         running: Pty | None = None
 

@@ -9,7 +9,7 @@ exec 3>"$__aish_dir/state.$1"
 builtin printf 'pid %s\0s\n' "$__aish_group" >&3
 builtin set +o >&3
 [[ $__aish_x != *u* ]] || builtin printf 'set -o nounset\n' >&3
-[[ $__aish_x != *x* ]] || builtin printf 'set -o xtrace\n' >&3
+[[ $__aish_x$__aish_xtrace != *x* ]] || builtin printf 'set -o xtrace\n' >&3
 builtin trap - DEBUG ERR RETURN INT
 builtin set +eTEv +o posix
 __aish_restore_control

@@ -11,7 +11,7 @@ from aish.config import paths
 from aish.errors import UsageError
 from aish.frontends.shell.approvals.proposals import run_chosen, show_command
 from aish.frontends.shell.ask_model import ask_model
-from aish.frontends.shell.prompt.routing import Destination, route_line
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.shell import PASTE, Shell
 from aish.frontends.terminal import visible
 from aish.safety.policy.rules import SHELL_TOOL
@@ -72,8 +72,7 @@ def _write_copy(shell: Shell, text: str) -> Path:
 async def edit(shell: Shell, rest: str) -> None:
     """Puts a block at the next prompt, where it can be changed and entered."""
     block = find_block(shell, rest, runnable=True)
-    live = shell.live
-    routed = route_line(block.command, live.resolve if live else lambda word: None)
+    routed = route_line(block.command, KnownNames.of(shell.live))
     is_shell = routed.destination is Destination.SHELL
     shell.type_ahead(PASTE.format(block.command if is_shell else f"!{block.command}"))
 

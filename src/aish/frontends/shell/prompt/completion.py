@@ -12,7 +12,7 @@ from prompt_toolkit.document import Document
 from aish.errors import AishError, UsageError
 from aish.frontends.runtime import LiveShell
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path
-from aish.frontends.shell.prompt.routing import Destination, route_line
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.shell import Shell
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ShellCompleter(Completer):
         live = self._shell.live
         if live is None:
             return []
-        destination = route_line(text, live.resolve).destination if stripped else Destination.SHELL
+        destination = route_line(text, KnownNames.of(live)).destination if stripped else Destination.SHELL
         if destination is Destination.MODEL and not stripped.startswith("!") and " " in stripped:
             return []
         return await _complete_command(live, text)

@@ -1,6 +1,6 @@
 """The line editor: prompt_toolkit with a mark before the line that shows, while typing, where the line will go.
 
-It owns the terminal only while it reads. All runs share one history file; each line is added when it is entered.
+It owns the terminal only while it reads. The history is the shell's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import functools
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app
@@ -21,23 +21,30 @@ from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loaded b
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import FormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
-from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import print_formatted_text
 
 from aish.errors import ProcessError
+from aish.frontends.runtime import LiveShell
 from aish.frontends.shell.prompt.completion import ShellCompleter
-from aish.frontends.shell.prompt.line_reader import drop_typed_ahead
-from aish.frontends.shell.prompt.routing import Destination, route_line
+from aish.frontends.shell.prompt.history import PromptHistory
+from aish.frontends.shell.prompt.history_keys import EditorHistory, history_keys
+from aish.frontends.shell.prompt.line_reader import drop_typed_ahead, has_unread_keys
+from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.prompt.template import prompt_fragments
 from aish.frontends.shell.shell import Shell
 from aish.frontends.signals import restored_interrupt_handler
 from aish.process.spawn import run_quickly
+
+if TYPE_CHECKING:
+    from aish.frontends.shell.prompt.history_menu import HistoryChoice
 
 _REFRESH_S = 1.0
 _GOAL_COMMAND = ":norris "
@@ -47,25 +54,31 @@ _MARKED_CHARS = 4096
 _OPENING = re.compile(r"""["'`({]|<<|[|&\\]\s*$|\b(?:do|then|else|elif|in|if|while|until|for|case|select)\b""")
 _UNFINISHED_ERRORS = ("unexpected end of file", "unexpected EOF", "delimited by end-of-file")
 _CHECK_S = 0.5
+_NO_KEY = "\0"  # Ctrl-C at a question for one key
 
 
 class LineEditor:
-    def __init__(self, shell: Shell, history_file: Path | None, *, plain: bool) -> None:
+    def __init__(self, shell: Shell, history: PromptHistory, *, plain: bool) -> None:
         self._shell = shell
         self._template = shell.runtime.config.shell.prompt
         self._plain = plain
+        self._history = history
+        self._searches = False  # Ctrl-R ended the reading of the line
+        walked = EditorHistory(history, lambda: shell.live.history_settings.size if shell.live else None)
         self._has_rendered = False
         self._refreshing: asyncio.Future[None] | None = None
         self._message_key: tuple[int, str] | None = None  # the rendering under way, and the line it shows
         self._fragments = FormattedText()
         self._session: PromptSession[str] = PromptSession(
-            history=open_history(history_file),
+            history=walked,
             completer=ShellCompleter(shell),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
             enable_open_in_editor=True,
             enable_history_search=True,
-            key_bindings=_keys(self._is_unfinished, shell.cycle_mode),
+            key_bindings=merge_key_bindings(
+                [_keys(self._is_unfinished, shell.cycle_mode), history_keys(walked, self._start_search)]
+            ),
             mouse_support=False,
             reserve_space_for_menu=6,
             prompt_continuation=_continuation,
@@ -77,22 +90,60 @@ class LineEditor:
         if not self._has_rendered:
             self._has_rendered = True
             self._shell.start_loading()
+            if self._shell.live is not None and ("{ps1}" in self._template or "{venv}" in self._template):
+                self._session.app.create_background_task(self._redraw_when_ready(self._shell.live))
+
+    async def _redraw_when_ready(self, live: LiveShell) -> None:
+        """The first prompt is drawn before bash has read its rc file."""
+        with contextlib.suppress(ProcessError):
+            await live.ready()
+            self._session.app.invalidate()
 
     async def read(self, typed: str = "") -> str | None:
         """Reads a line; None at the end of input (Ctrl-D). Raises KeyboardInterrupt for Ctrl-C. `typed` are keys that
         were typed before; they are pressed first."""
         self._session.app.editing_mode = self._editing_mode()
-        self._refreshing = self._message_key = None
+        begun = ""
+        while True:
+            self._refreshing = self._message_key = None
+            self._searches = self._session.app.erase_when_done = False
+            line = await self._read_once(typed, begun)
+            if not self._searches or line is None:
+                return line
+            choice = await self._choose_from_history(line)
+            if choice.action == "run":
+                return choice.line
+            begun, typed = choice.line, ""
+
+    async def _read_once(self, typed: str, begun: str) -> str | None:
         try:
             with restored_interrupt_handler(), patch_stdout(raw=True):
                 return await self._session.prompt_async(
                     self._message,
+                    default=begun,
                     pre_run=lambda: _replay_keys(typed),
                     handle_sigint=True,
                     set_exception_handler=False,
                 )
         except EOFError:
             return None
+
+    def _start_search(self, event: KeyPressEvent) -> None:
+        """The prompt is erased; the menu stands in its place."""
+        self._searches = event.app.erase_when_done = True
+        event.app.exit(result=event.current_buffer.text)
+
+    async def _choose_from_history(self, typed: str) -> HistoryChoice:
+        from aish.frontends.shell.prompt.history_menu import HistoryMenu
+
+        output = _terminal_output()
+        with restored_interrupt_handler(), patch_stdout(raw=True):
+            choice = await HistoryMenu(self._history, self._shell.cwd, typed, plain=self._plain, output=output).run()
+        if choice.action == "run":  # the prompt shows the line that runs, as if it had been typed
+            destination = self._find_destination(choice.line[:_MARKED_CHARS])
+            fragments = prompt_fragments(self._shell, self._template, destination, plain=self._plain)
+            print_formatted_text(FormattedText([*fragments, ("", choice.line)]), output=output)
+        return choice
 
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
@@ -115,9 +166,28 @@ class LineEditor:
             self._shell.stop_answer()
             return None
 
-    def remember(self, line: str) -> None:
-        """Adds a line that was run without being typed."""
-        self._session.history.append_string(line)
+    async def ask_key(self, question: str, keys: Collection[str]) -> str:
+        """Reads one key: one of `keys`, "" for Enter, or what the terminal sent for another and since then. Ctrl-C and
+        Ctrl-D are nothing at all."""
+        session: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(), key_bindings=_answer_keys(keys), output=_terminal_output()
+        )
+        try:
+            with restored_interrupt_handler():
+                key = await session.prompt_async(question, set_exception_handler=False)
+        except (EOFError, KeyboardInterrupt):
+            return _NO_KEY
+        if key in keys:
+            return key
+        return key + "".join(each.data for each in get_typeahead(session.app.input))
+
+    @property
+    def has_typed_ahead(self) -> bool:
+        """Whether keys wait that were pressed before."""
+        source = self._session.app.input
+        keys = get_typeahead(source)
+        store_typeahead(source, keys)
+        return bool(keys) or has_unread_keys()
 
     def _message(self) -> FormattedText:
         """The text before the line. prompt_toolkit asks for it at every row of a long line; it is made once a
@@ -143,8 +213,7 @@ class LineEditor:
             app.invalidate()
 
     def _find_destination(self, text: str) -> Destination:
-        live = self._shell.live
-        return route_line(text, live.resolve if live else lambda word: None).destination
+        return route_line(text, KnownNames.of(self._shell.live)).destination
 
     def _is_unfinished(self) -> bool:
         """Whether Enter adds a line: to a command that bash calls incomplete, and to a question that ends in a
@@ -177,25 +246,6 @@ def is_incomplete_command(line: str) -> bool:
 def _terminal_output() -> Output | None:
     """None for stdout. If that is a file, as in `aish > answers`, the prompt is drawn on stderr, as bash does it."""
     return None if sys.stdout.isatty() else create_output(sys.stderr)
-
-
-class TolerantHistory(FileHistory):
-    """A history file that may fail to be written, as on a full disk: its lines then last as long as the shell."""
-
-    def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):
-            super().store_string(string)
-
-
-def open_history(file: Path | None) -> History:
-    if file is None:
-        return InMemoryHistory()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.touch(mode=0o600)
-    except OSError:
-        return InMemoryHistory()
-    return TolerantHistory(file)
 
 
 def _replay_keys(typed: str) -> None:
@@ -234,6 +284,28 @@ def _newline_key() -> KeyBindings:
         event.current_buffer.insert_text("\n")
 
     return keys
+
+
+def _answer_keys(keys: Collection[str]) -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    @bindings.add("c-c", eager=True)
+    @bindings.add("c-d", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.exit(result=_NO_KEY)
+
+    @bindings.add(Keys.Any)  # not eager: an answer of the terminal is no key
+    def _(event: KeyPressEvent) -> None:
+        key = event.data
+        if key.lower() in keys:
+            event.current_buffer.insert_text(key)  # shows the answer
+        event.app.exit(result=key.lower() if key.lower() in keys else key)
+
+    return bindings
 
 
 def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> KeyBindings:

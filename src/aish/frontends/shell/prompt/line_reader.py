@@ -61,6 +61,15 @@ def drop_typed_ahead() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
+def has_unread_keys() -> bool:
+    """Whether keys wait to be read from the terminal."""
+    import select
+
+    with contextlib.suppress(OSError, ValueError):
+        return bool(select.select([sys.stdin.fileno()], [], [], 0)[0])
+    return False
+
+
 def _read(loop: asyncio.AbstractEventLoop, future: asyncio.Future[str | None], prompt: str) -> None:
     try:
         with echo_on():  # before the question, so that the first key after it is echoed, too

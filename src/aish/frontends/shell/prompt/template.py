@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from aish.frontends.shell.prompt.routing import Destination
@@ -26,6 +29,11 @@ PLAIN_MARKS = {
 _STYLES = {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow", "mode": "fg:ansicyan"}
 _FIELD = re.compile(r"{(\w+)}")
 _MAX_CWD_CHARS = 40
+_INVISIBLE = re.compile("\x01([^\x02]*)\x02")
+_COLOURS = re.compile("(?:\x1b\\[[\\d;:]*m)*")
+_ESCAPES = re.compile(
+    "\x01[^\x02]*\x02|\x1b\\[[\\d;:?]*[A-Za-z]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[\x00-\x08\x0b-\x1f]"
+)
 
 Fragments = list[tuple[str, str]]
 
@@ -42,6 +50,7 @@ def prompt_fragments(shell: Shell, template: str, destination: Destination, *, p
         "cost": "?" if shell.usage.cost is None else f"${shell.usage.cost:.4f}",
         "mode": "" if shell.mode is Mode.ASK else f"({shell.mode})",
         "status": f"{shell.status} " if shell.status else "",
+        "venv": f"({shell.live.venv})" if shell.live and shell.live.venv else "",
     }
     fragments: Fragments = []
     for number, piece in enumerate(_FIELD.split(template)):
@@ -49,12 +58,28 @@ def prompt_fragments(shell: Shell, template: str, destination: Destination, *, p
             fragments.append(("", piece))
         elif piece == "mark":
             fragments.append((f"fg:{colour} bold" if colour else "", mark))
+        elif piece == "ps1":
+            fragments += parse_ps1(shell.live.ps1 if shell.live else "", plain=plain)
         else:
             style = (
                 "" if plain else {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow", "mode": "fg:ansicyan"}.get(piece, "")
             )
             fragments.append((style, values.get(piece, f"{{{piece}}}")))
     return _collapse_spaces(fragments)
+
+
+@functools.lru_cache(maxsize=4)
+def parse_ps1(text: str, *, plain: bool) -> tuple[tuple[str, str], ...]:
+    """The prompt of bash as pairs of style and text. What stands between `\\[` and `\\]` takes no room."""
+    text = text.replace("\r", "")
+    if plain:
+        return (("", _ESCAPES.sub("", text)),)
+    from prompt_toolkit.formatted_text import ANSI, to_formatted_text
+
+    # Colours are parsed. Other sequences, such as the title of the window, are passed on as they are.
+    marked = _INVISIBLE.sub(lambda match: match[1] if _COLOURS.fullmatch(match[1]) else match[0], text)
+    styled = groupby(to_formatted_text(ANSI(marked)), itemgetter(0))
+    return tuple((style, "".join(part[1] for part in parts)) for style, parts in styled)
 
 
 def shorten_path(path: str, home: str) -> str:

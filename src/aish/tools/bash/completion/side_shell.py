@@ -17,6 +17,7 @@ import msgspec
 
 from aish.process.process_groups import signal_group
 from aish.tools.bash.channel import Channel
+from aish.tools.bash.completion.program_names import ProgramNames
 from aish.tools.bash.completion.words import Split, quote_name, split
 from aish.types.live_shell import Candidate, Completions, WordKind
 
@@ -101,6 +102,13 @@ class SideShell:
         self._names = ShellNames()
         self._fresh = False
         self._refreshing: asyncio.Task[None] | None = None
+        self._programs = ProgramNames()
+        self._all_names: frozenset[str] | None = None  # until the next line
+
+    def names(self) -> frozenset[str]:
+        if self._all_names is None:
+            self._all_names = self._names.kinds | self._programs.list_names(self._names.path)
+        return self._all_names
 
     def resolve(self, word: str, cwd: str) -> WordKind | None:
         return self._names.resolve(word, cwd)
@@ -139,12 +147,14 @@ class SideShell:
             return None
         if not self._fresh:
             self._names = ShellNames.parse(answer.words)
+            self._all_names = None
             self._fresh = True
         return copy
 
     def mark_outdated(self) -> None:
         """Called when a line runs, because it may change anything."""
         self._fresh = False
+        self._all_names = None
         self._names.forget_files()
         self._drop()
 
@@ -230,6 +240,14 @@ class ShellNames:
         self._kinds = kinds or known
         self._path = path
         self._files: dict[tuple[str, str], bool] = {}
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(self._kinds)
+
+    @property
+    def path(self) -> str:
+        return self._path
 
     @classmethod
     def parse(cls, listed: str) -> ShellNames:
