@@ -120,8 +120,8 @@ def _beginning_pattern() -> re.Pattern[str]:
     login, block = _prefixes_of("://", _OF_A_LOGIN), _prefixes_of("-----BEGIN ", _OF_A_BLOCK)
     bearer = f"[Bb](?:{_prefixes_of('earer ', _OF_A_BEARER)})?"
     escape = r"\\(?:[nrtbf]|u(?:0(?:0[01]?[0-9a-f]?)?)?)?"  # after which a key may begin, see _BEGIN
-    keys = "|".join(_prefixes_of(key, _OF_AN_ASSIGNMENT) for key in _ASSIGNED_KEYS)
-    assigned = rf"(?<![A-Za-z0-9])(?:{keys})"
+    keys = "|".join(_prefixes_of(key, _OF_AN_ASSIGNMENT) for key in _ASSIGNED_KEYS if key.islower())
+    assigned = rf"(?<![A-Za-z0-9])(?i:{keys})"
     return re.compile(rf"(?:(?:{escape})?{_BEGIN}(?:{words})|{escape}|{login}|{block}|{bearer}|{assigned})\Z")
 
 
