@@ -171,6 +171,10 @@ SCRIPTS: dict[str, list[list[Item]]] = {
     "hostile": [[*pieces(HOSTILE, 3), usage(10, 10)]],
     "longline": [[*({"text": _varied(n, 1400)} for n in range(110)), {"text": "\n\nafter"}, usage(10, 10)]],
     "htmltool": [[call("runtime__echo", {"text": HTML_PAGE})], [{"text": "That was a page."}, usage(10, 4)]],
+    "catastrophe": [
+        [call("shell__run", {"command": "rm -rf ~"}), usage(40, 12)],
+        [{"text": "Done."}, usage(60, 2)],
+    ],
     "shell": [
         [{"text": "I will look. "}, call("shell__run", {"command": "touch made-by-model"}), usage(40, 12)],
         [{"text": "Done."}, usage(60, 2)],

@@ -63,6 +63,26 @@ def test_arguments_that_do_not_fit_are_complained_of_and_can_be_written_anew(pag
     assert "good evening" in (server.workspace / "greeting.py").read_text()
 
 
+def test_what_cannot_be_undone_needs_the_word_and_a_click_is_not_enough(page, server):
+    turn, card = waiting(page, server, "catastrophe")
+    expect(card.get_by_role("button", name="Yes", exact=True)).to_have_count(0)
+    card.get_by_role("button", name="Run it").click()
+    expect(card.locator(".refused")).to_contain_text('confirm: must be "yes"')
+    card.get_by_role("button", name="No", exact=True).click()
+    expect(finished(turn).locator(".call .badge")).not_to_have_text("ok")
+
+
+def test_a_yes_for_the_session_and_the_mode_are_offered_where_they_are(page, server):
+    turn, card = waiting(page, server, "shell")
+    card.get_by_role("button", name="Yes, for this session").click()
+    finished(turn)
+    assert (server.workspace / "made-by-model").exists()
+    page.get_by_label("Mode", exact=True).select_option("plan")
+    with page.expect_request("**/v1/chat/completions") as sent:
+        finished(ask(page, "once more"))
+    assert sent.value.post_data_json["mode"] == "plan"
+
+
 def test_keys_answer_the_card_that_has_the_focus(page, server):
     turn, card = waiting(page, server, "shell")
     card.focus()

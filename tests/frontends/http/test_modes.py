@@ -108,6 +108,24 @@ async def test_what_the_gate_insists_on_needs_the_word_and_a_click_is_not_enough
     assert len(made.tools.calls) == 1
 
 
+async def test_a_halted_run_goes_on_with_a_catastrophe_only_with_the_word():
+    made = bench([call("shell__run", '{"command": "rm -rf ~"}')], [TextDelta("GOAL: complete")])
+    async with face(made) as http:
+        run = (await http.ask("POST", "/v1/runs", {"goal": "x", "model": "scripted:model"})).json
+        path = f"/v1/runs/{run['id']}"
+
+        async def has_state(state: str):
+            return (await http.ask("GET", path)).json["state"] == state
+
+        await eventually(lambda: has_state("halted"))
+        body = {"answer": {"choice": "proceed"}}
+        refused = await http.ask("POST", f"{path}/resume", body)
+        assert refused.status == 400 and "confirm" in str(refused.json) and made.tools.calls == []
+        assert (await http.ask("POST", f"{path}/resume", {**body, "confirm": "yes"})).status == 202
+        await eventually(lambda: has_state("finished"))
+    assert made.tools.calls == [("shell__run", {"command": "rm -rf ~"})]
+
+
 async def test_one_answer_covers_the_calls_of_a_step_that_the_question_lists():
     step = [call("ide__edit", f'{{"path": "{name}"}}', index=index, id=name) for index, name in enumerate("ab")]
     made = bench(step, DONE)

@@ -20,7 +20,7 @@ from aish.frontends.shell.render.event_printer import EventPrinter
 from aish.frontends.signals import INTERRUPTED
 from aish.frontends.terminal import Output
 from aish.ports import CallContext
-from aish.types.decisions import Question, QuestionKind
+from aish.types.decisions import Danger, Question, QuestionKind
 from aish.types.events import TextDelta
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, HaltKind, RunKind, RunState
 from aish.types.tools import Arguments, Effect, ToolOutput
@@ -86,6 +86,16 @@ async def test_edited_arguments_are_taken_and_bad_json_is_asked_again(tmp_path: 
     answer, shown = await answered(EFFECT, "e", "e", env={"EDITOR": str(editor), "PATH": os.environ["PATH"]})
     assert answer == HaltAnswer(HaltChoice.EDIT, arguments={"path": "b.txt"})
     assert "that is not JSON" in shown
+
+
+async def test_a_catastrophe_goes_on_only_with_the_word() -> None:
+    halt = Halt(
+        HaltKind.EFFECT,
+        "it removes all",
+        msgspec.structs.replace(question(command="rm -rf ~"), danger=Danger.CATASTROPHE),
+    )
+    assert (await answered(halt, "p", "y", "p", "yes"))[0].choice is HaltChoice.PROCEED
+    assert (await answered(halt, "p", "y", "s"))[0].choice is HaltChoice.SKIP
 
 
 async def test_where_there_is_no_call_there_is_nothing_to_skip_or_edit() -> None:

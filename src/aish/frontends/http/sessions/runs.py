@@ -29,13 +29,14 @@ from aish.frontends.http.server.http_errors import (
     read_number,
     uncovered_model,
 )
+from aish.frontends.http.sessions.approvals import CONFIRMATION
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun
 from aish.safety.policy.modes import strictest
 from aish.tool_calls.schema.validator import schema_errors
-from aish.types.decisions import Mode
+from aish.types.decisions import Danger, Mode
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
 from aish.types.runs import OPEN_STATES, Halt, HaltAnswer, HaltChoice, RunKind, RunRecord
@@ -61,7 +62,10 @@ class GoalBody(msgspec.Struct, frozen=True):
 
 
 class ResumeBody(msgspec.Struct, frozen=True):
+    """`confirm` spells out "yes" for a call that is a catastrophe."""
+
     answer: HaltAnswer | None = None
+    confirm: str = ""
 
 
 _goal_decoder = msgspec.json.Decoder(GoalBody)
@@ -149,7 +153,7 @@ class ServerRuns:
             if run.kind is RunKind.PLAN:
                 await self._begin_plan(run)
             else:
-                _check_answer(run, given.answer)
+                _check_answer(run, given.answer, given.confirm)
                 await self._begin(engine.runs.take_over(id), given.answer)
         except RunBusy as exc:
             raise HttpProblem(409, exc.message, code="run_busy") from exc
@@ -322,13 +326,18 @@ def _check(given: GoalBody) -> None:
         raise bad_field("max_minutes", "must be more than 0")
 
 
-def _check_answer(run: RunRecord, answer: HaltAnswer | None) -> None:
+def _check_answer(run: RunRecord, answer: HaltAnswer | None, confirm: str) -> None:
     if answer is not None and answer.choice is HaltChoice.EDIT and answer.arguments is None:
         raise bad_field("answer.arguments", "are needed with edit")
     halt = msgspec.json.decode(run.body, type=GoalState).halt
     if halt is not None and answer is None:
         raise bad_field("answer", f"the run is halted and needs one: {halt.reason}")
     requested, arguments = halt and halt.question, answer and answer.arguments
+    proceeds = answer is not None and answer.choice in (HaltChoice.PROCEED, HaltChoice.EDIT)
+    question = halt.question if halt is not None else None
+    is_catastrophe = question is not None and question.danger is Danger.CATASTROPHE
+    if question is not None and is_catastrophe and proceeds and confirm != CONFIRMATION:
+        raise bad_field("confirm", f'must be "{CONFIRMATION}": {question.reason}')
     if requested and arguments is not None and (errors := schema_errors(requested.schema, arguments)):
         raise bad_field("answer.arguments", f"do not fit {requested.tool}: {'; '.join(errors)}")
 

@@ -22,6 +22,7 @@ from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
 from aish.frontends.run_requests import check_goal, make_goal_state, run_json, run_line
 from aish.frontends.runtime import Runtime
+from aish.frontends.shell.approvals.consent import TYPED_YES
 from aish.frontends.shell.approvals.editor import read_edited_arguments
 from aish.frontends.shell.approvals.question_view import show_call
 from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
@@ -32,6 +33,7 @@ from aish.frontends.signals import INTERRUPTED, is_stopped_alone, on_interrupt, 
 from aish.frontends.terminal import Output
 from aish.planner.run import PlanBody, resume_request
 from aish.runs.ownership import OwnedRun
+from aish.types.decisions import Danger
 from aish.types.events import ToolResult
 from aish.types.messages import text_of
 from aish.types.runs import (
@@ -350,6 +352,11 @@ class TerminalWatcher:
             assert halt.question is not None and self._reader is not None
             arguments = await read_edited_arguments(halt.question, self._reader, self._output, self._env)
             return HaltAnswer(choice, arguments=arguments) if arguments is not None else None
+        is_catastrophe = halt.question is not None and halt.question.danger is Danger.CATASTROPHE
+        if choice is HaltChoice.PROCEED and is_catastrophe:
+            assert self._reader is not None
+            word = await self._reader.read(TYPED_YES) or ""
+            return HaltAnswer(choice) if word.strip().lower() == "yes" else None
         return HaltAnswer(choice)
 
 

@@ -111,8 +111,10 @@ function stepTable(steps) {
 function haltCard(run, again) {
   const { reason, question } = run.halt;
   const note = make("input", { type: "text", placeholder: "A word for the model", "aria-label": "A word for the model" });
+  const isCatastrophe = question?.danger === "catastrophe";
+  const confirm = isCatastrophe ? make("input", { type: "text", placeholder: "type yes to proceed", "aria-label": "Type yes to proceed" }) : null;
   const answer = (choice) => async () => {
-    const body = { answer: { choice, note: note.value } };
+    const body = { answer: { choice, note: note.value }, confirm: confirm?.value.trim() ?? "" };
     await send("POST", `/v1/runs/${encodeURIComponent(run.id)}/resume`, body).catch((error) => notice(error.message, "bad"));
     again();
   };
@@ -125,6 +127,7 @@ function haltCard(run, again) {
     make(
       "div",
       { class: "answers" },
+      confirm,
       button("Proceed", answer("proceed"), { class: "primary" }),
       button("Skip", answer("skip")),
       button("Abort", answer("abort")),
