@@ -6,7 +6,7 @@ meanwhile (the directory, the branch, the day, a file of instructions) is told i
 
 from __future__ import annotations
 
-import shutil
+import os
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -104,8 +104,9 @@ def describe_system() -> str:
 
 
 def _find_package_manager(env: Mapping[str, str]) -> str:
-    path = env.get("PATH", "")
-    return next((name for name in _PACKAGE_MANAGERS if shutil.which(name, path=path)), "")
+    folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if folder]
+    found = (name for name in _PACKAGE_MANAGERS for folder in folders if os.access(Path(folder, name), os.X_OK))
+    return next(found, "")
 
 
 def find_toolchains(root: Path) -> list[str]:

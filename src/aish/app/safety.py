@@ -143,6 +143,7 @@ class CommandRunner:
             network=self._safety.network,
             hides=self._hides,
             home=paths.home_dir(self._environment.env),
+            tmp=Path(tmp) if (tmp := self._environment.env.get("TMPDIR")) else None,
         )
 
     @asynccontextmanager

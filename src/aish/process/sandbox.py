@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -71,13 +70,20 @@ class LandlockSandbox:
     """Uses the kernel alone. With `required` False it is used only if it works."""
 
     def __init__(
-        self, workspace: Path, *, required: bool, network: bool, hides: Sequence[Path], home: Path | None
+        self,
+        workspace: Path,
+        *,
+        required: bool,
+        network: bool,
+        hides: Sequence[Path],
+        home: Path | None,
+        tmp: Path | None = None,
     ) -> None:
         self._workspace = workspace
         self._required = required
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
-        self._writable = writable_folders(workspace, home)
+        self._writable = writable_folders(workspace, home, tmp)
         self._works: bool | None = None
 
     separates_tenants = False
@@ -120,6 +126,8 @@ class LandlockSandbox:
 
     async def _try(self) -> bool:
         """Whether a confined program cannot write outside of the workspace."""
+        import tempfile
+
         from aish.process.child import ProcessSpec, run  # most turns run no command
         from aish.process.landlock import Confinement, find_abi
 
@@ -137,11 +145,13 @@ class LandlockSandbox:
 class SeatbeltSandbox:
     """Uses `sandbox-exec` of macOS."""
 
-    def __init__(self, workspace: Path, *, network: bool, hides: Sequence[Path], home: Path | None) -> None:
+    def __init__(
+        self, workspace: Path, *, network: bool, hides: Sequence[Path], home: Path | None, tmp: Path | None = None
+    ) -> None:
         self._workspace = workspace
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
-        self._writable = writable_folders(workspace, home)
+        self._writable = writable_folders(workspace, home, tmp)
 
     confinement = None
     separates_tenants = False
@@ -183,10 +193,10 @@ def _quote(path: Path) -> str:
     return f'"{escaped}"'
 
 
-def writable_folders(workspace: Path, home: Path | None) -> tuple[Path, ...]:
+def writable_folders(workspace: Path, home: Path | None, tmp: Path | None) -> tuple[Path, ...]:
     """The workspace, folders of temporary files, and caches."""
-    tmp = map(Path, dict.fromkeys((*_TMP_FOLDERS, tempfile.gettempdir())))
-    return (workspace, *(folder for folder in tmp if folder.is_dir()), *cache_folders(home))
+    folders = (*map(Path, _TMP_FOLDERS), *([tmp] if tmp else []))
+    return (workspace, *(folder for folder in folders if folder.is_dir()), *cache_folders(home))
 
 
 def cache_folders(home: Path | None) -> tuple[Path, ...]:
@@ -231,17 +241,24 @@ class AutomaticSandbox:
 
 
 def make_sandbox(
-    mode: SandboxMode, workspace: Path, *, network: bool, hides: Sequence[Path] = (), home: Path | None = None
+    mode: SandboxMode,
+    workspace: Path,
+    *,
+    network: bool,
+    hides: Sequence[Path] = (),
+    home: Path | None = None,
+    tmp: Path | None = None,
 ) -> Sandbox:
-    """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys."""
+    """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys, `tmp` a further
+    folder of temporary files."""
     if mode == "off":
         return NoSandbox()
     if sys.platform == "darwin":
-        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home)
+        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home, tmp=tmp)
     bubblewrap = Bubblewrap(
         workspace, required=mode == "bwrap", network=network, hides=hides, home=home, caches=cache_folders(home)
     )
-    landlock = LandlockSandbox(workspace, required=mode == "landlock", network=network, hides=hides, home=home)
+    landlock = LandlockSandbox(workspace, required=mode == "landlock", network=network, hides=hides, home=home, tmp=tmp)
     match mode:
         case "bwrap":
             return bubblewrap
