@@ -16,6 +16,7 @@ from pathlib import Path
 UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--ipc", "--fork")
 MAX_SECONDS = 120
 MAX_LOG_BYTES = 64_000_000
+FULL_LOG_BYTES = 1000 * 1024  # the limit of a file's size in `_DRIVER`; the next line is run in a fresh cell
 
 # Run by every bash before its line. What is not found succeeds or fails by chance, and prints a word.
 _PRELUDE = r"""
@@ -105,6 +106,9 @@ class Cell:
         with log.open("wb") as trace:
             output, timed_out = self._start(text, trace.fileno())
         runs = _runs_of(log, len(lines))
+        if log.stat().st_size >= FULL_LOG_BYTES:  # what ran after it was full is not written down
+            seen = max((index for index, commands in enumerate(runs) if commands), default=0)
+            return [("", commands) for commands in runs[: seen + 1]]
         number, _, found = output.partition(b"\0")
         effect = ""
         if number.isdigit():
@@ -148,6 +152,8 @@ def _runs_of(log: Path, count: int) -> list[list[str]]:
         text = file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
     begun = len(re.findall(r"^\x02\d+$", text, re.MULTILINE))
     runs: list[list[str]] = [[] for _ in range(min(begun, count))]
+    # A line that wrote too much was killed in the middle of its last entry, which then has no end of its own.
+    text = re.sub(r"(?m)^\x01+\d+ [^\n]*\n(?=\x02\d+\n)", "", text)
     for entry in re.split(r"\n(?=[\x01\x02])", re.sub(r"\n\x02\d+(?=\n)", "", text)):
         match = re.fullmatch(r"\x01+(\d+) (.*?)\n*", entry.lstrip("\n"), re.DOTALL)
         if match is not None and match[2] != "set +x" and int(match[1]) < len(runs):

@@ -67,3 +67,10 @@ def test_a_program_that_the_verdict_does_not_name_is_an_effect() -> None:
     assert fuzz_gate.is_known("LC_ALL=C", ()) and fuzz_gate.is_known("for f in a b", ())
     assert fuzz_gate.is_known("/bin/ls -l", ("ls",)) and fuzz_gate.is_known("x=1", ())
     assert not fuzz_gate.is_known("rm f", ("ls",)) and not fuzz_gate.is_known("PATH=.", ("ls",))
+
+
+def test_what_runs_after_a_line_that_writes_without_end_is_seen() -> None:
+    with Cell() as cell:
+        results = cell.run(["while read -r l <<< a; do echo $l; done", "touch x", "pwd"])
+    flood, touched, last = [commands for _, commands in results]
+    assert set(flood) <= {"read -r l", "echo a"} and (touched, last) == (["touch x"], ["pwd"])
