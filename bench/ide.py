@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from aish.tools.code.files.source import SourceText  # noqa: E402
-from aish.tools.code.lsp.protocol import TextMap  # noqa: E402
+from aish.tools.code.lsp.results import TextMap  # noqa: E402
 from aish.tools.code.lsp.server import resident_mb  # noqa: E402
 from aish.tools.code.outline import find_grammar, outline  # noqa: E402
 from support.code_projects import PROJECTS, Project  # noqa: E402

@@ -439,6 +439,7 @@ def test_no_module_imports_a_private_name_of_another():
 
 SMALL_LINES = 80
 SEAMS = {
+    "autonomy/model_advice.py": "asks models; `prompts` beside it holds texts only",
     "engine/turn/text_relay.py": "the one optimisation of the loop, apart from it",
     "process/memory.py": "calls the C library for the process; no concern of the server that asks for it",
     "process/clock.py": "the adapter of the port Clock, which tests and benchmarks use too",

@@ -24,7 +24,7 @@ from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.http_faults import error_for, error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
-from aish.providers.openai import model_facts, request
+from aish.providers.openai import reported_models, request
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.openai.request import (
     Dialect,
@@ -209,13 +209,13 @@ def test_an_address_with_or_without_v1_means_the_same(url, root, api):
     ],
 )
 def test_a_listed_context_size_is_the_one_that_runs_or_none(entry, size):
-    assert model_facts.models_from_listing("p", {"data": [{"id": "m", **entry}]})[0].context_size == size
+    assert reported_models.models_from_listing("p", {"data": [{"id": "m", **entry}]})[0].context_size == size
 
 
 def test_openrouter_says_what_each_model_takes():
     entry = {"id": "m", "architecture": {"input_modalities": ["text", "image"]}, "supported_parameters": ["seed"]}
     more = {**entry, "id": "n", "supported_parameters": ["tools", "structured_outputs"], "architecture": None}
-    first, second = (info.capabilities for info in model_facts.models_from_listing("p", {"data": [entry, more]}))
+    first, second = (info.capabilities for info in reported_models.models_from_listing("p", {"data": [entry, more]}))
     assert (first.native_tools, first.vision, first.constrained) == (False, True, frozenset())
     assert (second.native_tools, second.vision, second.constrained) == (True, False, {Constraint.JSON_SCHEMA})
 

@@ -342,8 +342,8 @@ class Container:
         return runtime(self._endpoints, workspace=str(self.launch_context.cwd))
 
     async def find_commands(self, question: str, limit: int = 5) -> Sequence[CommandHint]:
+        from aish.tools.command_index.example_lines import history_file, tldr_folders
         from aish.tools.command_index.index import CommandIndex
-        from aish.tools.command_index.lines import history_file, tldr_folders
 
         env = self.launch_context.env
         home = paths.home_dir(env)

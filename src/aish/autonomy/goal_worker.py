@@ -13,17 +13,16 @@ from contextlib import aclosing
 import msgspec
 
 from aish.autonomy.destructive_check import Containment, find_hazard
+from aish.autonomy.model_advice import find_objection, write_tasks
 from aish.autonomy.prompts import (
     LOST_ANSWER,
     LOST_SECRET,
     NOT_ALL_DONE,
     describe_call,
     describe_recovery,
-    find_objection,
     is_complete,
     next_step,
     system_text,
-    write_tasks,
 )
 from aish.autonomy.state import GoalState, Show, Watcher
 from aish.autonomy.turn_summary import TurnSummary

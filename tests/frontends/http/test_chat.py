@@ -433,7 +433,7 @@ async def test_what_a_model_said_before_it_fell_silent_is_recorded():
 
 
 async def test_headers_do_not_wait_for_a_slow_model_and_silence_is_filled(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.server.disconnect_monitor.HEADERS_S", 0.05)
+    monkeypatch.setattr("aish.frontends.http.server.reply_stream.HEADERS_S", 0.05)
     monkeypatch.setattr("aish.net.event_loop.PERIOD_S", 0.02)
     async with face(Bench([0.5, TextDelta("late")]), heartbeat_s=0.1) as http:
         visit = http.visit("POST", "/v1/chat/completions", {

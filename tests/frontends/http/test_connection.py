@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from aish.frontends.asgi import CONNECTION, Exchange
-from aish.frontends.http.server.disconnect_monitor import ClientDisconnected, DisconnectMonitor
+from aish.frontends.http.server.reply_stream import ClientDisconnected, ReplyStream
 from aish.types.events import TextDelta
 from support.asgi import Visit
 from support.engines import Bench
@@ -262,7 +262,7 @@ async def test_what_closes_after_a_client_that_has_gone_is_not_broken_off():
     exchange = Exchange({"method": "GET", "path": "/", "headers": [], CONNECTION: link}, None, None)
 
     async def left():
-        with DisconnectMonitor(exchange, None, heartbeat_s=LONG_S):
+        with ReplyStream(exchange, None, heartbeat_s=LONG_S):
             try:
                 await asyncio.sleep(LONG_S)
             finally:
@@ -293,7 +293,7 @@ async def test_news_wait_for_the_opening_where_the_client_takes_its_time():
             await go.wait()
         await visit._send(event)
 
-    with DisconnectMonitor(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
+    with ReplyStream(Exchange(visit._scope, visit._receive, send), Signs(), heartbeat_s=LONG_S) as watch:
         watch.check_deadlines(asyncio.get_running_loop().time() + 2)
         await asyncio.sleep(0)
         telling = asyncio.ensure_future(watch.send(b"news"))
@@ -312,7 +312,7 @@ async def test_headers_that_are_due_when_the_first_news_comes_are_sent_once():
         await visit._send(event)
 
     exchange = Exchange(visit._scope, visit._receive, send)
-    with DisconnectMonitor(exchange, Signs(), heartbeat_s=LONG_S) as watch:
+    with ReplyStream(exchange, Signs(), heartbeat_s=LONG_S) as watch:
         watch.check_deadlines(asyncio.get_running_loop().time() + 2)
         await watch.send(b"news")
         assert watch._pending is not None

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from aish.frontends.http.openai.chat.encoder import ChatStreamEncoder
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
+from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
 from aish.providers.openai.provider import OpenAIProvider
@@ -94,13 +94,13 @@ def request(path: str, **fields: object) -> bytes:
 def straight(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What went the short way."""
     heard: list[str] = []
-    write = DisconnectMonitor.write
+    write = ReplyStream.write
 
-    def noted(watch: DisconnectMonitor, text: str) -> None:
+    def noted(watch: ReplyStream, text: str) -> None:
         write(watch, text)
         heard.append(text)
 
-    monkeypatch.setattr(DisconnectMonitor, "write", noted)
+    monkeypatch.setattr(ReplyStream, "write", noted)
     return heard
 
 
@@ -191,7 +191,7 @@ class Line:
 async def test_words_are_a_sign_of_life_and_do_not_overtake_one():
     line: Any = Line()
     encoder = ChatStreamEncoder("id", "m", 1, (), usage=False, trace=False)
-    watch = DisconnectMonitor(line, encoder, heartbeat_s=10, encode_word=str.encode)
+    watch = ReplyStream(line, encoder, heartbeat_s=10, encode_word=str.encode)
     now_s = asyncio.get_running_loop().time()
     assert watch.is_open()
     watch.write("word")

@@ -14,7 +14,7 @@ from aish.errors import AishError, BadResponse
 from aish.tools.code.backends.lsp_edits import _fix_for
 from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.files.source import decode
-from aish.tools.code.lsp import diagnostics, protocol
+from aish.tools.code.lsp import diagnostics, results
 from aish.tools.code.lsp.server_messages import ServerMessages
 from aish.tools.workspace import Workspace
 
@@ -34,7 +34,7 @@ RAW = JSON.map(lambda value: msgspec.Raw(json.dumps(value).encode()))
 
 @given(RAW)
 def test_any_answer_is_read_or_refused(raw):
-    for read in (protocol.decode_locations, protocol.decode_hover, protocol.decode_symbols):
+    for read in (results.decode_locations, results.decode_hover, results.decode_symbols):
         try:
             read(raw)
         except BadResponse:
@@ -43,7 +43,7 @@ def test_any_answer_is_read_or_refused(raw):
 
 @given(JSON)
 def test_any_list_of_problems_is_read(items):
-    for problem in protocol.decode_diagnostics(items):
+    for problem in results.decode_diagnostics(items):
         assert isinstance(problem.message, str)
     for item in items if isinstance(items, list) else []:
         if isinstance(item, dict):
@@ -94,7 +94,7 @@ def test_what_is_nested_without_end_is_refused_or_cut():
     deep = "[" * 900 + '"x"' + "]" * 900
     raw = msgspec.Raw(f'{{"contents": {deep}}}'.encode())
     try:
-        assert len(protocol.decode_hover(raw)) < 10
+        assert len(results.decode_hover(raw)) < 10
     except BadResponse:
         return
 
@@ -109,7 +109,7 @@ def test_what_is_nested_without_end_is_refused_or_cut():
 def test_what_is_no_file_of_the_workspace_is_outside(uri, tmp_path):
     space = Workspace(tmp_path)
     raw = msgspec.Raw(json.dumps([{"uri": uri or "file:", "range": _RANGE}]).encode())
-    (place,) = ServerFiles(space, "utf-16").convert_locations(protocol.decode_locations(raw))
+    (place,) = ServerFiles(space, "utf-16").convert_locations(results.decode_locations(raw))
     space.close()
     assert place.outside and not place.text
 

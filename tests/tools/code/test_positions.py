@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from aish.errors import BadResponse
 from aish.tools.code.files.source import split_lines
-from aish.tools.code.lsp.protocol import ENCODINGS, Position, Range, TextMap, column_of, units_before
+from aish.tools.code.lsp.results import ENCODINGS, Position, Range, TextMap, column_of, units_before
 
 LINE = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"), max_size=60)
 TEXT = st.text(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aish.errors import ToolError
 from aish.tools.code.files.source import SourceText
 from aish.tools.code.lsp.edits import SingleFile, TextEdit, apply_edits, file_edits
-from aish.tools.code.lsp.protocol import ENCODINGS, Position, Range, TextMap
+from aish.tools.code.lsp.results import ENCODINGS, Position, Range, TextMap
 
 TEXT = st.text(st.one_of(st.sampled_from("\na😀é \u2028"), st.characters(blacklist_categories=["Cs"])), max_size=120)
 NEW = st.text(st.sampled_from("xyz😀\n"), max_size=5)

@@ -119,6 +119,7 @@ class ModelCaller:
     async def stream(self, step: StepAssembler, relay: TextRelay | None) -> AsyncGenerator[list[Event], None]:
         """Streams one answer as events. Sets `end` if the turn cannot go on. Text that `relay` accepts is in no event
         here."""
+        self.refusal = ""  # of an earlier step
         loop_chars = repetition_chars(is_weak=self.route.info.is_weak)
         step.check_at_chars = loop_chars
         try:

@@ -51,10 +51,10 @@ class Turn(msgspec.Struct, eq=False):
     _transcript: Transcript
     id: str = ""
     session: str = ""
-    end: TurnEnd | None = None  # decided by `_decide_end`, or by the caller of `close`
+    end: TurnEnd | None = None  # decided by `_update_end`, or by the caller of `close`
     had_effect: bool = False
     _step: StepAssembler | None = None  # the newest answer of the model
-    _dispatched: bool = False  # whether the calls of `_step` have been dispatched
+    _step_was_dispatched: bool = False  # whether the calls of `_step` have been dispatched
     _made_dispatcher: Dispatcher | None = None
     _queued: list[Event] = []  # events that go with the next batch
     _call_ids: set[str] = set()
@@ -82,7 +82,7 @@ class Turn(msgspec.Struct, eq=False):
             async with aclosing(self._work_before_first_step()) as batches:
                 async for events in batches:
                     yield events
-        while self._decide_end() is None:
+        while self._update_end() is None:
             step = self._begin_step()
             yield self._take_queued()
             relay = StepTextRelay(text_sink, record, step, self._events, self._transcript) if text_sink else None
@@ -90,20 +90,20 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            # Not through `_queue`: usage and warnings are no part of the history that the transcript folds.
+            # These are whole events already, which `_queue` would make of bodies.
             self._queued += self._model.book_step(step)
             self._queued += await self._model.warn_about_spending()
-            if self._decide_end() is not None:
+            if self._update_end() is not None:
                 break
             if self._queued:
                 yield self._take_queued()
-            calls = self._dispatcher.run(
+            dispatched_events = self._dispatcher.run(
                 step.calls, cut=step.cut_calls, is_complete=step.is_complete, choice=self._model.choice
             )
-            async with aclosing(self._apply(calls)) as batches:
+            async with aclosing(self._apply(dispatched_events)) as batches:
                 async for events in batches:
                     yield events
-            self._dispatched = True
+            self._step_was_dispatched = True
         yield self._finish()
 
     async def _work_before_first_step(self) -> AsyncGenerator[list[Event], None]:
@@ -116,7 +116,7 @@ class Turn(msgspec.Struct, eq=False):
             async with aclosing(self._apply(self._dispatcher.run(calls))) as batches:
                 async for events in batches:
                     yield events
-        if self._planner is not None and self._decide_end() is None:
+        if self._planner is not None and self._update_end() is None:
             work = self._planner.work(question_text(self.request), self._events, self._dispatcher, self._budget)
             async with aclosing(self._apply(work)) as batches:
                 async for events in batches:
@@ -134,26 +134,25 @@ class Turn(msgspec.Struct, eq=False):
                         self.had_effect = True
                 yield events
 
-    def _decide_end(self) -> TurnEnd | None:
-        """Decides whether the turn ends now, and why.
+    def _update_end(self) -> TurnEnd | None:
+        """Sets `end` if the turn ends now.
 
         The answer: ANSWERED, LENGTH. The call of the model: FAILED, WALL_TIME, COST. The dispatcher: CLIENT_TOOLS,
-        APPROVAL, REPEATED, MAX_TOOL_CALLS, CANCELLED (another process took the run over). The limits: MAX_STEPS,
-        TOKENS, WALL_TIME, COST. A turn that is left early ends in `close`: CANCELLED, FAILED. One whose process died
-        ends in `recovery`: INTERRUPTED.
+        APPROVAL, REPEATED, MAX_TOOL_CALLS, CANCELLED (another process took the run over, or the plan was not approved).
+        The limits: MAX_STEPS, TOKENS, WALL_TIME, COST. A turn that is left early ends in `close`: CANCELLED, FAILED.
+        One whose process died ends in `recovery`: INTERRUPTED.
         """
         step = self._step
-        if step is not None and not self._dispatched:
+        if step is not None and not self._step_was_dispatched:
             if self._model.end is not None:  # the call failed, or was not allowed
                 self.end = self._model.end
             elif not step.calls:
                 self.end = TurnEnd.LENGTH if step.end is StepEnd.LENGTH else TurnEnd.ANSWERED
         elif step is not None and step.end is StepEnd.LENGTH and self.tools.is_client_tool(step.calls[-1].name):
             self.end = TurnEnd.LENGTH  # the last call was cut: the client has half of it, and cannot run it
+        elif self._planner is not None and self._planner.is_refused:
+            self.end = TurnEnd.CANCELLED
         else:
-            if self._planner is not None and self._planner.is_refused:
-                self.end = TurnEnd.CANCELLED
-                return self.end
             dispatched = self._made_dispatcher.end if self._made_dispatcher is not None else None
             self.end = dispatched or self._budget.find_reached_limit()
         return self.end
@@ -162,7 +161,7 @@ class Turn(msgspec.Struct, eq=False):
         self._budget.steps += 1
         self._events.step += 1
         self._queue(StepStarted(self._model.route.name))
-        self._dispatched = False
+        self._step_was_dispatched = False
         tools = self.tools
         self._step = StepAssembler(self._events, self._call_ids, tools.canonical, own_ids=tools.has_clients)
         return self._step
@@ -189,7 +188,7 @@ class Turn(msgspec.Struct, eq=False):
         return self._events.now_ms()
 
     def free_end_number(self) -> None:
-        """The last event, the end of the turn, was not passed on: its number is free again."""
+        """Gives the number of the turn's end back, because that event was not passed on."""
         self._events.seq -= 1
 
     def messages(self) -> tuple[Message, ...]:
@@ -203,7 +202,7 @@ class Turn(msgspec.Struct, eq=False):
 
     @property
     def retry_key(self) -> str:
-        """Set if the client keeps the conversation and may send the same request again."""
+        """The same for a request that is sent again. Empty unless the client keeps the conversation."""
         return self.request.retry_key if self.request.context is not None else ""
 
     @property

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.autonomy.turn_summary import TurnSummary
 from aish.frontends.mentions import MentionScope, expand_mentions
-from aish.frontends.shell.approvals.proposals import Offered, offer_commands
+from aish.frontends.shell.approvals.proposal_menu import Offered, offer_commands
 from aish.frontends.shell.command_hints import (
     hint_lines,
     hints_for_model,

@@ -30,7 +30,7 @@ from aish.providers.ollama.wire import (
     read_usage,
     show_capabilities,
 )
-from aish.providers.openai import model_facts
+from aish.providers.openai import reported_models
 from aish.providers.openai.request import Json, encode_tools
 from aish.providers.openai.response import tokens_used
 from aish.types.chunks import Batch, CallFragment, StepFinished, UsageChunk
@@ -144,7 +144,7 @@ class OllamaProvider:
         body = {"model": model, "input": texts}
         answer = await self._backend.post(f"{self._endpoint.root}/api/embed", body, model=model)
         vectors = answer.get("embeddings") if isinstance(answer, dict) else None
-        checked = model_facts.embeddings(self._name, vectors, count=len(texts))
+        checked = reported_models.embeddings(self._name, vectors, count=len(texts))
         read = tokens_used(answer.get("prompt_eval_count"))
         return EmbeddingResult(checked, Usage(read) if read else None)
 

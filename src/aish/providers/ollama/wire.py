@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aish.providers.openai.model_facts import positive_number
+from aish.providers.openai.reported_models import positive_number
 from aish.providers.openai.request import Json, as_json_object, encode_tools, with_separate_images
 from aish.providers.openai.response import read_logprobs, tokens_used
 from aish.types.chunks import CallFragment, Chunk, StepEnd

@@ -16,7 +16,7 @@ from aish.errors import ModelNotFound, ProviderError, ProviderProtocolError, Pro
 from aish.net.http.client import HttpClient
 from aish.ports import TextRelay
 from aish.providers.endpoint import Backend, Endpoint
-from aish.providers.openai import model_facts
+from aish.providers.openai import reported_models
 from aish.providers.openai.request import Dialect, EncodedCache, encode_request
 from aish.providers.openai.response import ChatResponseReader, read_usage
 from aish.providers.openai.token_counting import BackendTokenCounter
@@ -49,9 +49,9 @@ class OpenAIProvider:
         listed = await self._list()
         props = await self._props()
         info = next((info for info in listed if info.id == model), None)
-        if info is None and not (model in self._endpoint.models or model_facts.serves_any_name(props)):
+        if info is None and not (model in self._endpoint.models or reported_models.serves_any_name(props)):
             self._check_unlisted(model, [info.id for info in listed])
-        info = model_facts.refine(info or ModelProfile(self._name, model), props)
+        info = reported_models.refine(info or ModelProfile(self._name, model), props)
         if info.context_size is None:
             info = await self._loaded_in_lm_studio(info)
         return msgspec.structs.replace(info, context_size=self._endpoint.context_size or info.context_size)
@@ -73,7 +73,7 @@ class OpenAIProvider:
     async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
         body = {"model": model, "input": list(inputs), "encoding_format": "float"}
         answer = await self._backend.post(f"{self._endpoint.api}/embeddings", body, model=model)
-        vectors = model_facts.embeddings(self._name, model_facts.embedding_rows(answer), count=len(inputs))
+        vectors = reported_models.embeddings(self._name, reported_models.embedding_rows(answer), count=len(inputs))
         usage = read_usage(answer.get("usage"))
         return EmbeddingResult(vectors, usage if usage.prompt_tokens else None)
 
@@ -115,7 +115,7 @@ class OpenAIProvider:
             raise ModelNotFound(f"{self._name} has no model {model}", hint=f"it has {', '.join(names[:5])}")
 
     async def _ask_listing(self, url: str) -> Sequence[ModelProfile]:
-        return model_facts.models_from_listing(self._name, await self._backend.get(url))
+        return reported_models.models_from_listing(self._name, await self._backend.get(url))
 
     async def _list(self) -> Sequence[ModelProfile]:
         """Empty where the backend lists nothing. A backend that is away or refuses the key still raises."""

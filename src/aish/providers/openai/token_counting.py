@@ -14,7 +14,7 @@ from typing import Any
 from aish.errors import ProviderBusy, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.net.http.client import Timeouts
 from aish.providers.endpoint import Backend
-from aish.providers.openai import model_facts
+from aish.providers.openai import reported_models
 from aish.providers.openai.request import encode_message, encode_tools
 from aish.types.requests import StepRequest
 
@@ -37,8 +37,8 @@ class BackendTokenCounter:
 
     async def text(self, model: str, text: str) -> int | None:
         for url in self._counters:
-            answer = await self._ask(url, _plain(model, text), model, model_facts.token_count)
-            if (count := model_facts.token_count(answer)) is not None:
+            answer = await self._ask(url, _plain(model, text), model, reported_models.token_count)
+            if (count := reported_models.token_count(answer)) is not None:
                 return count
         return await asyncio.to_thread(self._own, text) if self._own else None
 
@@ -49,8 +49,8 @@ class BackendTokenCounter:
         answer = await self._ask(self._template, body, request.model, _read_prompt)
         if (prompt := _read_prompt(answer)) is not None:
             body = {"model": request.model, "content": prompt, "add_special": True, "parse_special": True}
-        answer = await self._ask(self._tokenize, body, request.model, model_facts.token_count)
-        return model_facts.token_count(answer) or None
+        answer = await self._ask(self._tokenize, body, request.model, reported_models.token_count)
+        return reported_models.token_count(answer) or None
 
     async def _ask(self, url: str, body: Any, model: str, read: Callable[[Any], object]) -> Any:
         """Returns None where the backend has no readable answer."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.tools.command_index.lines import ExampleLine, find_best, history_lines, manual_examples, tldr_lines
+from aish.tools.command_index.example_lines import ExampleLine, find_best, history_lines, manual_examples, tldr_lines
 from aish.tools.command_index.sources import find_programs, manual_pages, program_table, read_purpose
 from aish.types.live_shell import CommandHint
 

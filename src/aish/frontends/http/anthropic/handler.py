@@ -16,8 +16,8 @@ from aish.frontends.http.anthropic.request import (
 )
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.models import count_request
-from aish.frontends.http.server.disconnect_monitor import run_while_connected
 from aish.frontends.http.server.http_errors import anthropic_shape, bad_field
+from aish.frontends.http.server.reply_stream import run_while_connected
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import collect_turn, stream_turn

@@ -13,8 +13,8 @@ import msgspec
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.models import count_text
-from aish.frontends.http.server.disconnect_monitor import run_while_connected
 from aish.frontends.http.server.http_errors import bad_field, decode_body
+from aish.frontends.http.server.reply_stream import run_while_connected
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.types.requests import Inputs

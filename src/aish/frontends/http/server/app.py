@@ -17,11 +17,11 @@ from aish.frontends.asgi import OWNER, TOOLS, Exchange, HttpRefusal, Receive, Sc
 from aish.frontends.asgi import App as Asgi
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.auth.storage_quota import StorageQuota
-from aish.frontends.http.server.disconnect_monitor import ClientDisconnected
 from aish.frontends.http.server.endpoints import make_routes
 from aish.frontends.http.server.http_errors import HttpProblem, Shape, openai_shape, problem_of
 from aish.frontends.http.server.lifespan import ReloadOnSignal, run_lifespan
 from aish.frontends.http.server.logs import log_request_id
+from aish.frontends.http.server.reply_stream import ClientDisconnected
 from aish.frontends.http.server.routes import FoundRoute, RouteTable
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.sessions.idempotency import HEADER as IDEMPOTENCY_KEY

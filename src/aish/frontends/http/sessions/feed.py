@@ -24,9 +24,9 @@ import msgspec
 
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.frontends.http.server.engine_host import EngineHost
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field
+from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.sessions.approvals import KIND, Approval, is_waiting
 from aish.types.records import FeedRow
@@ -218,15 +218,15 @@ class FeedRoutes:
         config = self._host.config
         position = await self._read_position(exchange)
         is_wanted = _row_filter(exchange.query, caller)
-        watch = DisconnectMonitor(exchange, _FeedHeartbeat(), heartbeat_s=config.heartbeat_s)
-        with self._watcher.listener(lambda owner: caller.admin or owner == caller.key) as listener, watch:
-            await watch.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _position_id(position)))
-            await self._relay(watch, listener, caller, position, is_wanted)
-            await watch.finish()
+        reply_stream = ReplyStream(exchange, _FeedHeartbeat(), heartbeat_s=config.heartbeat_s)
+        with self._watcher.listener(lambda owner: caller.admin or owner == caller.key) as listener, reply_stream:
+            await reply_stream.send(b"retry: %d\nid: %b\n\n" % (_RETRY_MS, _position_id(position)))
+            await self._relay(reply_stream, listener, caller, position, is_wanted)
+            await reply_stream.finish()
 
     async def _relay(
         self,
-        watch: DisconnectMonitor,
+        reply_stream: ReplyStream,
         listener: FeedListener,
         caller: Caller,
         position: FeedPosition,
@@ -242,10 +242,10 @@ class FeedRoutes:
             rows = await engine.store.read_feed(position.before, _ROWS)
             for row in rows:
                 if is_wanted(row) and (data := encode_row(row, position.lines_to_skip(row))):
-                    await watch.send(data)
+                    await reply_stream.send(data)
                 position = FeedPosition(row.cursor)
             for approval in listener.take():
-                await watch.send(b"event: approval\ndata: %b\n\n" % approval)
+                await reply_stream.send(b"event: approval\ndata: %b\n\n" % approval)
             if not rows:
                 await news.wait()
 

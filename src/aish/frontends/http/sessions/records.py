@@ -12,8 +12,8 @@ import msgspec
 from aish.engine.turn.transcript import record_from_events
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number
+from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.service import Service
 from aish.types.records import SessionRecord, TurnRecord
 
@@ -64,10 +64,10 @@ class Records:
         await exchange.start(200, [*exchange.extra, *headers])
         self._service.engine.flush_running_turns()
         turns = await self._service.store.list_turns(session.id)
-        with DisconnectMonitor(exchange, None, heartbeat_s=config.heartbeat_s) as watch:
+        with ReplyStream(exchange, None, heartbeat_s=config.heartbeat_s) as reply_stream:
             for turn in turns:
-                await watch.send(await self._service.store.read_events(turn.id))
-            await watch.finish()
+                await reply_stream.send(await self._service.store.read_events(turn.id))
+            await reply_stream.finish()
 
     async def trace(self, exchange: Exchange, caller: Caller, turn: str) -> None:
         """A turn of a session is visible to those who may see the session; any other turn to those who know its id."""

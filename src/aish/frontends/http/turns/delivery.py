@@ -15,8 +15,8 @@ from aish.errors import AishError, drop_traceback
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor, Encoder
 from aish.frontends.http.server.http_errors import HttpProblem, ShutDown, problem_of, without_retry
+from aish.frontends.http.server.reply_stream import Encoder, ReplyStream
 from aish.frontends.http.server.service import Service
 from aish.ports import Ask
 from aish.types.events import Event, PlanAccepted, PlanRejected, StepStarted, ToolResult
@@ -58,11 +58,11 @@ async def stream_turn(
 ) -> None:
     meter, unsent = TurnMeter(service.metrics), b""
     heartbeat_s = service.config.heartbeat_s
-    with DisconnectMonitor(exchange, streamer, heartbeat_s=heartbeat_s, encode_word=streamer.word) as watch:
+    with ReplyStream(exchange, streamer, heartbeat_s=heartbeat_s, encode_word=streamer.word) as reply_stream:
         try:
             try:
                 async with service.engine.turn(
-                    request, ask=ask, on_left=meter.count_abandoned, text_sink=watch
+                    request, ask=ask, on_left=meter.count_abandoned, text_sink=reply_stream
                 ) as batches:
                     async for events in batches:
                         is_first = not meter.turn
@@ -74,26 +74,26 @@ async def stream_turn(
                         if streamer.failed is not None and not exchange.started:
                             unsent += data  # it becomes an error status, if no data is sent before the turn has ended
                         elif data:
-                            await watch.send(data)
+                            await reply_stream.send(data)
             except asyncio.CancelledError as exc:
-                watch.check_shut_down(exc)
+                reply_stream.check_shut_down(exc)
                 raise
             if streamer.failed is not None:
                 if not exchange.started:
                     raise streamer.failed
                 exchange.failed_status = _resolve_problem(meter, streamer.failed).status
                 if unsent:
-                    await watch.send(unsent)
+                    await reply_stream.send(unsent)
         except (AishError, HttpProblem) as exc:
             problem = _resolve_problem(meter, exc)
             if not exchange.started:
                 raise problem from None
             exchange.failed_status = problem.status
-            await watch.send(streamer.failure(problem))
+            await reply_stream.send(streamer.failure(problem))
         finally:
             if caller.key:
                 await service.keys.save_spending(caller.key)
-        await watch.finish()
+        await reply_stream.finish()
         await service.engine.forget_attempts(meter.turn)
 
 
@@ -108,7 +108,7 @@ async def collect_turn(
     trace: bool = False,
 ) -> None:
     meter, summary = TurnMeter(service.metrics), TraceSummary() if trace else None
-    with DisconnectMonitor(exchange, None) as watch:
+    with ReplyStream(exchange, None) as reply_stream:
         try:
             try:
                 async with service.engine.turn(request, ask=ask, on_left=meter.count_abandoned) as batches:
@@ -118,7 +118,7 @@ async def collect_turn(
                         if summary is not None:
                             summary.observe(events)
             except asyncio.CancelledError as exc:
-                watch.check_shut_down(exc)
+                reply_stream.check_shut_down(exc)
                 raise
             body = whole.body()
             if summary is not None:

@@ -9,7 +9,7 @@ from tempfile import NamedTemporaryFile
 
 from aish.config import paths
 from aish.errors import UsageError
-from aish.frontends.shell.approvals.proposals import run_chosen, show_command
+from aish.frontends.shell.approvals.proposal_menu import run_chosen, show_command
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.shell import PASTE, Shell

@@ -30,10 +30,10 @@ from aish.tools.code.backends.port import (
 )
 from aish.tools.code.files.source import SourceText, content_hash
 from aish.tools.code.languages import FoundServer
-from aish.tools.code.lsp import protocol
+from aish.tools.code.lsp import results
 from aish.tools.code.lsp.diagnostics import diagnose
 from aish.tools.code.lsp.edits import SingleFile, file_edits
-from aish.tools.code.lsp.protocol import TextMap
+from aish.tools.code.lsp.results import TextMap
 from aish.tools.code.lsp.server import LanguageServers, ServerSession
 from aish.types.tools import ResultStatus
 
@@ -59,7 +59,7 @@ class LspBackend:
     async def hover(self, source: SourceText, spot: SymbolPosition) -> CodeAnswer[str]:
         async def ask(session: ServerSession) -> str:
             raw = await session.connection.request("textDocument/hover", self._position_params(session, source, spot))
-            return protocol.decode_hover(raw)
+            return results.decode_hover(raw)
 
         return await self._answer("textDocument/hover", source, ask, "", quick=True)
 
@@ -68,7 +68,7 @@ class LspBackend:
             raw = await session.connection.request(
                 "textDocument/definition", self._position_params(session, source, spot)
             )
-            return self._files(session).convert_locations(protocol.decode_locations(raw), whole=True)
+            return self._files(session).convert_locations(results.decode_locations(raw), whole=True)
 
         return await self._answer("textDocument/definition", source, ask, (), quick=True)
 
@@ -76,7 +76,7 @@ class LspBackend:
         async def ask(session: ServerSession) -> tuple[Location, ...]:
             params = {**self._position_params(session, source, spot), "context": {"includeDeclaration": True}}
             raw = await session.connection.request("textDocument/references", params)
-            return self._files(session).convert_locations(protocol.decode_locations(raw))
+            return self._files(session).convert_locations(results.decode_locations(raw))
 
         return await self._answer("textDocument/references", source, ask, ())
 
@@ -85,16 +85,14 @@ class LspBackend:
             raw = await session.connection.request(
                 "textDocument/documentSymbol", self._document_params(session, source)
             )
-            return self._files(session).convert_symbols(
-                protocol.decode_symbols(raw, session.documents.uri(source.path))
-            )
+            return self._files(session).convert_symbols(results.decode_symbols(raw, session.documents.uri(source.path)))
 
         return await self._answer("textDocument/documentSymbol", source, ask, (), quick=True)
 
     async def symbols(self, query: str, limit: int) -> CodeAnswer[tuple[Symbol, ...]]:
         async def ask(session: ServerSession) -> tuple[Symbol, ...]:
             raw = await session.connection.request("workspace/symbol", {"query": query})
-            return self._files(session).convert_symbols(protocol.decode_symbols(raw), inside_only=True)
+            return self._files(session).convert_symbols(results.decode_symbols(raw), inside_only=True)
 
         return await self._answer("workspace/symbol", None, ask, ())
 
@@ -125,7 +123,7 @@ class LspBackend:
         async def ask(session: ServerSession) -> Edits:
             options = {"tabSize": 4, "insertSpaces": True, "trimTrailingWhitespace": True, "insertFinalNewline": True}
             params = {**self._document_params(session, source), "options": options}
-            edits = protocol.decode_as(await session.connection.request("textDocument/formatting", params), object)
+            edits = results.decode_as(await session.connection.request("textDocument/formatting", params), object)
             change = {"changes": {session.documents.uri(source.path): edits or []}}
             return file_edits(change, SingleFile(source), session.connection.encoding)
 
@@ -239,7 +237,7 @@ class LspBackend:
         return ServerFiles(self._servers.space, session.connection.encoding)
 
     def _diagnostics_answer(
-        self, source: SourceText, problems: Sequence[protocol.WireDiagnostic], *, fresh: bool, is_final: bool
+        self, source: SourceText, problems: Sequence[results.WireDiagnostic], *, fresh: bool, is_final: bool
     ) -> CodeAnswer[tuple[Diagnostic, ...]]:
         found = tuple(
             Diagnostic(source.path, one.range.start.line + 1, one.severity, one.message, one.source, one.code)

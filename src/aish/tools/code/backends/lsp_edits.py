@@ -23,10 +23,10 @@ from aish.tools.code.backends.lsp_locations import ServerFiles
 from aish.tools.code.backends.port import Fix, SymbolPosition
 from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.lsp import protocol
+from aish.tools.code.lsp import results
 from aish.tools.code.lsp.diagnostics import diagnose
 from aish.tools.code.lsp.edits import file_edits
-from aish.tools.code.lsp.protocol import Position, Range, TextMap
+from aish.tools.code.lsp.results import Position, Range, TextMap
 from aish.tools.code.lsp.server import ServerSession
 
 _MAX_ACTIONS = 100
@@ -45,7 +45,7 @@ async def list_actions(session: ServerSession, source: SourceText, line: int, en
         "range": msgspec.to_builtins(_range(session, source, line, end_line)),
         "context": {"diagnostics": await _raw_diagnostics(session, source, line, end_line), "triggerKind": 1},
     }
-    found = protocol.decode_as(await session.connection.request("textDocument/codeAction", params), object)
+    found = results.decode_as(await session.connection.request("textDocument/codeAction", params), object)
     listed = found[:_MAX_ACTIONS] if isinstance(found, list) else []
     usable = [item for item in listed if isinstance(item, dict) and not item.get("disabled")]
     seen: Counter[tuple[str, str]] = Counter()
@@ -56,7 +56,7 @@ async def perform(session: ServerSession, files: ServerFiles, action: Action) ->
     """Returns the edits of an action. Raises ToolError if it does not edit files."""
     connection, raw = session.connection, action.raw
     if "edit" not in raw and not isinstance(raw.get("command"), str) and "data" in raw:
-        raw = protocol.decode_as(await connection.request("codeAction/resolve", raw), dict[str, Any])
+        raw = results.decode_as(await connection.request("codeAction/resolve", raw), dict[str, Any])
     edits = [raw["edit"]] if raw.get("edit") else []
     command = raw if isinstance(raw.get("command"), str) else raw.get("command")
     if not edits and isinstance(command, dict):
@@ -114,7 +114,7 @@ async def rename_edits(
 
 async def _request_rename(session: ServerSession, position: dict[str, Any], new_name: str) -> object:
     try:
-        return protocol.decode_as(
+        return results.decode_as(
             await session.connection.request("textDocument/rename", {**position, "newName": new_name}), object
         )
     except RpcError as exc:
@@ -130,7 +130,7 @@ async def _find_declaration(
     connection = session.connection
     if not connection.can_answer("textDocument/definition"):
         return source, position
-    for location in protocol.decode_locations(await connection.request("textDocument/definition", position)):
+    for location in results.decode_locations(await connection.request("textDocument/definition", position)):
         declared = _source_inside(files, location.uri, symbol)
         if _text_at(declared, location.range, files) == symbol:
             return declared, _position_params(session.documents.uri(declared.path), location.range.start)
@@ -151,7 +151,7 @@ def _text_at(source: SourceText, range: Range, files: ServerFiles) -> str:
 
 async def _edit_from_references(session: ServerSession, position: dict[str, Any], new_name: str) -> dict[str, Any]:
     params = {**position, "context": {"includeDeclaration": True}}
-    found = protocol.decode_locations(await session.connection.request("textDocument/references", params))
+    found = results.decode_locations(await session.connection.request("textDocument/references", params))
     changes: dict[str, list[dict[str, Any]]] = {}
     for location in found:
         edit = {"range": msgspec.to_builtins(location.range), "newText": new_name}

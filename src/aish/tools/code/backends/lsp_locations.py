@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aish.errors import ToolError
 from aish.tools.code.backends.port import Location, Symbol
 from aish.tools.code.files.source import SourceText, load
-from aish.tools.code.lsp.protocol import Encoding, WireLocation, WireSymbol
+from aish.tools.code.lsp.results import Encoding, WireLocation, WireSymbol
 from aish.tools.workspace import Workspace
 
 _TEXT_CHARS = 240

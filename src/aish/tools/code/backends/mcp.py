@@ -33,10 +33,10 @@ from aish.tools.code.backends.port import (
 )
 from aish.tools.code.files.source import SourceText
 from aish.tools.code.ide_tool_names import canonical_name
-from aish.tools.code.lsp import protocol
+from aish.tools.code.lsp import results
 from aish.tools.code.lsp.documents import file_uri
 from aish.tools.code.lsp.edits import file_edits
-from aish.tools.code.lsp.protocol import units_before
+from aish.tools.code.lsp.results import units_before
 from aish.tools.workspace import Workspace
 from aish.types.messages import text_of
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
@@ -161,7 +161,7 @@ class McpBackend:
             return await self._tree.outline(source)
         raw = msgspec.Raw(text.encode())
         return CodeAnswer(
-            self._files().convert_symbols(protocol.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
+            self._files().convert_symbols(results.decode_symbols(raw, self._space.root.as_uri() + "/" + source.path)),
             self.name,
         )
 
@@ -170,7 +170,7 @@ class McpBackend:
         if text is None:
             return await self._tree.symbols(query, limit)
         return CodeAnswer(
-            self._files().convert_symbols(protocol.decode_symbols(msgspec.Raw(text.encode())), inside_only=True),
+            self._files().convert_symbols(results.decode_symbols(msgspec.Raw(text.encode())), inside_only=True),
             self.name,
         )
 
@@ -182,7 +182,7 @@ class McpBackend:
         if isinstance(found, dict):  # a diagnostic report, or the params of a push
             found = found.get("items", found.get("diagnostics"))
         if isinstance(found, list):
-            wires = protocol.decode_diagnostics(found)
+            wires = results.decode_diagnostics(found)
             return CodeAnswer(tuple(_diagnostic_of(source.path, wire) for wire in wires), self.name)
         listed = [_parse_problem(location) for location in _parse_locations(text)]
         if not listed and text.strip():
@@ -246,7 +246,7 @@ class McpBackend:
 
     def _locations_answer(self, text: str, *, whole: bool = False) -> CodeAnswer[tuple[Location, ...]]:
         try:
-            found = protocol.decode_locations(msgspec.Raw(text.encode()))
+            found = results.decode_locations(msgspec.Raw(text.encode()))
         except BadResponse:
             return CodeAnswer(tuple(sorted(self._relative(location) for location in _parse_locations(text))), self.name)
         return CodeAnswer(self._files().convert_locations(found, whole=whole), self.name)
@@ -274,9 +274,7 @@ def _parse_json(text: str) -> Any:
 
 def _hover_text(text: str) -> str:
     found = _parse_json(text)
-    return (
-        protocol.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
-    )
+    return results.decode_hover(msgspec.Raw(text.encode())) if isinstance(found, dict) and "contents" in found else text
 
 
 def _parse_locations(text: str) -> list[Location]:
@@ -286,7 +284,7 @@ def _parse_locations(text: str) -> list[Location]:
     ]
 
 
-def _diagnostic_of(path: str, wire: protocol.WireDiagnostic) -> Diagnostic:
+def _diagnostic_of(path: str, wire: results.WireDiagnostic) -> Diagnostic:
     return Diagnostic(path, wire.range.start.line + 1, wire.severity, wire.message, wire.source, wire.code)
 
 

@@ -21,7 +21,7 @@ from aish.net.jsonrpc import Peer, RpcError
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import ChildPeerReader
 from aish.tools.code.languages import LanguageServerSpec
-from aish.tools.code.lsp.protocol import ENCODINGS, Encoding, decode_as
+from aish.tools.code.lsp.results import ENCODINGS, Encoding, decode_as
 from aish.tools.code.lsp.server_messages import ServerMessages
 
 # Only where needed: a dynamic registration may come after our first question.

@@ -18,7 +18,7 @@ from aish.errors import WireTimeout
 from aish.net.jsonrpc_message import parse_integer
 from aish.tools.code.lsp.connection import LspConnection
 from aish.tools.code.lsp.documents import Documents, OpenDocument
-from aish.tools.code.lsp.protocol import Position, Range, WireDiagnostic, decode_as, decode_diagnostics
+from aish.tools.code.lsp.results import Position, Range, WireDiagnostic, decode_as, decode_diagnostics
 from aish.tools.code.lsp.server_messages import PULL, PushedDiagnostics
 
 # Waiting times after a push without a version. An empty one is often only the first of two.

@@ -14,7 +14,7 @@ import msgspec
 from aish.errors import BadResponse, ToolError
 from aish.tools.code.edits.records import FileEdit
 from aish.tools.code.files.source import SourceText
-from aish.tools.code.lsp.protocol import Encoding, Range, TextMap
+from aish.tools.code.lsp.results import Encoding, Range, TextMap
 from aish.types.tools import ResultStatus
 
 MAX_FILES = 5000

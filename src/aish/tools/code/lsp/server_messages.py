@@ -17,7 +17,7 @@ import msgspec
 
 from aish.errors import BadResponse
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
-from aish.tools.code.lsp.protocol import WireDiagnostic, decode_as, decode_diagnostics
+from aish.tools.code.lsp.results import WireDiagnostic, decode_as, decode_diagnostics
 
 _MAX_REGISTRATIONS = 200
 _MAX_FILES = 2000  # with pushed diagnostics; the oldest are dropped

@@ -21,8 +21,8 @@ from aish.frontends.http.openai.responses.plan import ResponsePlan
 from aish.frontends.http.openai.responses.replay import StreamReplay, slice_events
 from aish.frontends.http.openai.responses.run import Link, ResponseRun
 from aish.frontends.http.openai.responses.store import RUNNING, ResponseStore
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.frontends.http.server.http_errors import HttpProblem, ShutDown, bad_field
+from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.background_turns import BackgroundTurn
 from aish.types.records import Document
@@ -142,13 +142,13 @@ class BackgroundResponses:
 
     async def _deliver(self, exchange: Exchange, pieces: AsyncGenerator[bytes, None], stream: ResponseEncoder) -> None:
         config, follower = self._service.config, _Follower()
-        watch = DisconnectMonitor(exchange, follower, heartbeat_s=config.heartbeat_s)
-        with watch:
+        reply_stream = ReplyStream(exchange, follower, heartbeat_s=config.heartbeat_s)
+        with reply_stream:
             async with aclosing(pieces):
                 async for data in pieces:
                     follower.heartbeat = stream.heartbeat
-                    await watch.send(data)
-                await watch.finish()
+                    await reply_stream.send(data)
+                await reply_stream.finish()
 
 
 KIND = "response_cancel"

@@ -17,8 +17,8 @@ from aish.frontends.http.openai.responses.plan import ResponsePlan, make_plan
 from aish.frontends.http.openai.responses.request import ResponseBody, decode_response_body
 from aish.frontends.http.openai.responses.run import ResponseRun
 from aish.frontends.http.openai.responses.store import ResponseStore, list_page
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor, run_while_connected
 from aish.frontends.http.server.http_errors import bad_field, read_number
+from aish.frontends.http.server.reply_stream import ReplyStream, run_while_connected
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import add_turn_header
@@ -116,24 +116,24 @@ class Responses:
     async def _stream(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
         run = self._make_run(exchange, caller, plan, has_begun=lambda: exchange.started)
         config = self._service.config
-        watch = DisconnectMonitor(exchange, run.stream, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
-        with watch:
-            async with aclosing(run.pieces(watch)) as pieces:
+        reply_stream = ReplyStream(exchange, run.stream, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
+        with reply_stream:
+            async with aclosing(run.pieces(reply_stream)) as pieces:
                 try:
                     async for data in pieces:
-                        await watch.send(data)
+                        await reply_stream.send(data)
                 finally:
                     if run.stream.failed is not None:
                         exchange.failed_status = run.stream.failed.status
-                await watch.finish()
+                await reply_stream.finish()
         await run.forget_attempts()
 
     async def _whole(self, exchange: Exchange, caller: Caller, plan: ResponsePlan) -> None:
         run = self._make_run(exchange, caller, plan, has_begun=lambda: False)
         config = self._service.config
-        watch = DisconnectMonitor(exchange, None, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
-        with watch:
-            async with aclosing(run.pieces(watch)) as pieces:
+        reply_stream = ReplyStream(exchange, None, heartbeat_s=config.heartbeat_s, encode_word=run.encode_word)
+        with reply_stream:
+            async with aclosing(run.pieces(reply_stream)) as pieces:
                 async for _ in pieces:
                     pass
         if run.summary is not None:

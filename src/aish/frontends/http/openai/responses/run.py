@@ -16,8 +16,8 @@ from aish.frontends.http.openai.responses.encoder import ResponseEncoder
 from aish.frontends.http.openai.responses.plan import ResponsePlan, response_consent
 from aish.frontends.http.openai.responses.replay import without_turn_end
 from aish.frontends.http.openai.responses.store import ResponseStore, StoredResponse
-from aish.frontends.http.server.disconnect_monitor import DisconnectMonitor
 from aish.frontends.http.server.http_errors import HttpProblem, problem_of
+from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import TraceSummary
 from aish.ports import TextSink
@@ -61,20 +61,22 @@ class ResponseRun:
         self._transcript = Transcript()
         self.summary = TraceSummary() if plan.body.trace else None
 
-    async def pieces(self, watch: DisconnectMonitor | None = None) -> AsyncGenerator[bytes, None]:
-        """Yields the stream after its opening. Failures before the first piece are raised as HttpProblem. `watch` is
-        the monitor of the client that waits."""
+    async def pieces(self, reply_stream: ReplyStream | None = None) -> AsyncGenerator[bytes, None]:
+        """Yields the stream after its opening. Failures before the first piece are raised as HttpProblem.
+        `reply_stream` is that of the client that waits."""
         plan = self.plan
         try:
-            turns = self._turn(plan.request, watch) if plan.first is None else self._both(plan.first, watch)
+            turns = (
+                self._turn(plan.request, reply_stream) if plan.first is None else self._both(plan.first, reply_stream)
+            )
             try:
                 async with aclosing(turns) as batches:
                     async for events in batches:
                         if data := self._feed(events):
                             yield data
             except asyncio.CancelledError as exc:
-                if watch is not None:
-                    watch.check_shut_down(exc)
+                if reply_stream is not None:
+                    reply_stream.check_shut_down(exc)
                 raise
             self.last = self.stream.finish()
         except (AishError, HttpProblem) as exc:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aish.safety.redaction.redactor import Redactor
+from aish.tools.command_index.example_lines import find_best, history_lines, manual_examples, tldr_lines
 from aish.tools.command_index.index import CommandIndex
-from aish.tools.command_index.lines import find_best, history_lines, manual_examples, tldr_lines
 
 PAGE = """# frob
 

@@ -1,4 +1,4 @@
-"""Watches the client while a reply is under way, and keeps a silent stream alive.
+"""Writes a reply piece by piece, keeps a silent one alive, and ends the work when the client has gone.
 
 When the client goes away, the task of the request is cancelled. (A client that stops reading is disconnected by its
 connection.) A silent stream gets a heartbeat. Headers wait briefly for the first data, so an early failure can be
@@ -35,9 +35,9 @@ class ClientDisconnected(Exception):
     """The client went away."""
 
 
-class DisconnectMonitor:
-    """A context around the work on one reply. `encoder` None: the reply is sent as a whole at the end, and nothing
-    before it.
+class ReplyStream:
+    """A context around the work on one reply. `encoder` None: no opening and no heartbeats, as for a reply that is sent
+    as a whole at the end, or for a download.
 
     `encode_word` encodes one word of text, where the engine may pass words directly.
     """
@@ -63,7 +63,7 @@ class DisconnectMonitor:
             self._sent_s = self._loop.time()
         self._has_sent = False  # since the last tick: saves asking for the time with each piece
 
-    def __enter__(self) -> DisconnectMonitor:
+    def __enter__(self) -> ReplyStream:
         self._task = asyncio.current_task()
         self._exchange.when_gone(self._cancel_turn)
         if self._deadlines is not None:
@@ -160,9 +160,9 @@ class DisconnectMonitor:
 
 async def run_while_connected(exchange: Exchange, work: Awaitable[Result]) -> Result:
     """Awaits the work for a reply that is sent as a whole, and cancels it when the client goes away."""
-    with DisconnectMonitor(exchange, None) as watch:
+    with ReplyStream(exchange, None) as reply_stream:
         try:
             return await work
         except asyncio.CancelledError as exc:
-            watch.check_shut_down(exc)
+            reply_stream.check_shut_down(exc)
             raise
