@@ -130,6 +130,13 @@ async def test_without_a_sandbox_whatever_may_reach_out_halts(command: str) -> N
         assert len(person.halts) == 1 and bench.tools.calls == []
 
 
+async def test_what_wants_to_run_outside_of_the_sandbox_halts() -> None:
+    step = [call("shell__run", '{"command": "make test", "outside_sandbox": true}')]
+    bench, person = Bench(step, tools=tools()), Person()
+    assert (await work(bench, person)).state is RunState.HALTED
+    assert "outside of the sandbox" in person.halts[0].reason and bench.tools.calls == []
+
+
 async def test_sending_something_to_another_machine_halts_even_in_a_sandbox() -> None:
     person = Person()
     assert (await work(Bench(text("CMD: git push origin main"), tools=tools()), person)).state is RunState.HALTED

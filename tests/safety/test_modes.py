@@ -366,3 +366,33 @@ async def test_a_question_says_how_much_may_be_lost(command: str, danger: Danger
 
     await make_gate().authorise(effect(command), ask)
     assert asked[0].danger is danger
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.EDITS, Mode.AUTO])
+@pytest.mark.parametrize("command", ["git status", "make test", "echo x > new"])
+async def test_to_run_outside_of_the_sandbox_is_asked_about_whatever_else_allows_the_command(mode, command) -> None:
+    gate = make_gate(Rule(ALLOW, "all", ("shell__*",)))
+    assert await outcome(gate, mode, SHELL, command=command) == "runs"
+    assert await outcome(gate, mode, SHELL, command=command, outside_sandbox=True) == "asked"
+    assert await outcome(gate, mode, SHELL, command="rm -rf ~", outside_sandbox=True) == "insisted"
+
+
+async def test_to_run_outside_of_the_sandbox_is_refused_in_plan_mode_and_to_tenants() -> None:
+    gate = make_gate(Rule(ALLOW, "all", ("shell__*",)), confines_tenants=lambda: True)
+    assert await outcome(gate, Mode.PLAN, SHELL, command="git status", outside_sandbox=True) == "refused"
+    assert await outcome(gate, Mode.ASK, SHELL, "key", command="git status", outside_sandbox=True) == "refused"
+    denied = make_gate(Rule(DENY, "no", ("shell__*",), commands=("make",)))
+    assert await outcome(denied, Mode.ASK, SHELL, command="make", outside_sandbox=True) == "refused"
+
+
+async def test_a_yes_for_the_session_does_not_reach_outside_of_the_sandbox() -> None:
+    gate, asked = make_gate(), []
+
+    async def yes(question):
+        asked.append(question)
+        return Answer(Choice.SESSION)
+
+    for arguments in ({}, {}, {"outside_sandbox": True}, {"outside_sandbox": True}):
+        await gate.authorise(EffectRequest("c", SHELL, {"command": "make test", **arguments}, session="s"), yes)
+    assert [question.like != "" for question in asked] == [True, False, False]
+    assert "outside of the sandbox" in asked[1].reason and asked[1].always == ""

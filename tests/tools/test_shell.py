@@ -559,6 +559,23 @@ def exists(path: str) -> bool:
     return os.path.lexists(path)
 
 
+async def test_what_the_sandbox_has_denied_can_be_asked_for_outside(hiding, tmp_path):
+    fence, home = hiding
+    outside = Path(tempfile.mkdtemp(prefix="outside", dir="/var"))
+    try:
+        write = {"command": f"echo x > {outside}/x"}
+        denied = await tools(home, fence).call("run", write, Context())
+        assert denied.is_error and "outside_sandbox=true" in denied.parts[0].text
+        assert (
+            "outside_sandbox"
+            not in (await tools(home, fence).call("run", {"command": "false"}, Context())).parts[0].text
+        )
+        done = await tools(home, fence).call("run", {**write, "outside_sandbox": True}, Context())
+        assert not done.is_error and (outside / "x").read_text() == "x\n"
+    finally:
+        shutil.rmtree(outside)
+
+
 async def test_root_cannot_undo_the_sandbox(hiding):
     fence, home = hiding
     command = (

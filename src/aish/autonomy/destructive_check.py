@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from aish.safety.commands import Level, ShellContext, classify
+from aish.safety.policy.rules import OUTSIDE_SANDBOX
 from aish.safety.policy.visible_losses import SandboxState, find_visible_loss
 from aish.types.decisions import Question
 
@@ -29,6 +30,8 @@ async def find_hazard(question: Question, containment: Containment) -> str:
     command = question.arguments.get("command")
     if not isinstance(command, str):
         return ""
+    if question.arguments.get(OUTSIDE_SANDBOX):
+        return question.reason
     shell = containment.shell_in(question.turn)
     found = classify(command, shell)
     if found.level is Level.SAFE:

@@ -19,9 +19,9 @@ import msgspec
 from aish.ports import Ask
 from aish.safety.commands import PathChange, ShellContext
 from aish.safety.policy.always_rules import edit_rule, tool_digest
-from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement, RealPaths
+from aish.safety.policy.judgement import CAREFUL, JudgedCall, Judgement, Nature, RealPaths
 from aish.safety.policy.modes import apply_mode, needs_sandbox, strictest
-from aish.safety.policy.rules import SHELL_TOOL, Rule, matches_effect, matches_tool
+from aish.safety.policy.rules import OUTSIDE_SANDBOX, SHELL_TOOL, Rule, matches_effect, matches_tool
 from aish.safety.policy.tool_judge import find_named_files, judge_tool
 from aish.safety.policy.visible_losses import NO_SANDBOX_STATE, SandboxState, find_visible_loss
 from aish.types.decisions import Choice, Decision, EffectRequest, Mode, Question, QuestionKind, Verdict
@@ -68,6 +68,24 @@ class _SessionApprovals:
 def _kind(effect: EffectRequest, like: str) -> _Kind:
     """A tool of a server counts in its present form only."""
     return like, tool_digest(effect.tool)
+
+
+def _judge_outside(judged: Judgement, owner: str) -> Judgement:
+    """A command that wants to run outside of the sandbox is always a question of its own: no rule, no mode and no
+    earlier yes was meant for that. A tenant's cannot."""
+    if owner or judged.verdict is Verdict.DENY:
+        return judged if judged.verdict is Verdict.DENY else Judgement(Verdict.DENY, "safety.sandbox", NO_SANDBOX)
+    reason = "it wants to run outside of the sandbox"
+    return msgspec.structs.replace(
+        judged,
+        verdict=Verdict.ASK,
+        rule="outside of the sandbox",
+        reason=f"{reason}; {judged.reason}" if judged.reason else reason,
+        always=None,
+        like="",
+        nature=Nature.COMMAND,
+        is_default=False,
+    )
 
 
 class PolicyGate:
@@ -214,7 +232,8 @@ class PolicyGate:
         if tool.name == SHELL_TOOL and isinstance(command := arguments.get("command"), str):
             from aish.safety.policy.command_judge import judge_command  # with the parser: for the first command
 
-            return judge_command(case, command)
+            judged = judge_command(case, command)
+            return _judge_outside(judged, owner) if arguments.get(OUTSIDE_SANDBOX) else judged
         return judge_tool(case, find_named_files(tool, arguments, self._root))
 
     def _case(self, tool: ToolSpec, owner: str, turn: str) -> JudgedCall:

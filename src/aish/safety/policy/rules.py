@@ -18,6 +18,7 @@ from aish.types.globs import globs_of
 from aish.types.tools import Effect
 
 SHELL_TOOL = "shell__run"
+OUTSIDE_SANDBOX = "outside_sandbox"  # the argument of that tool with which a command asks to run outside
 # A word of a prefix that stands for any one word.
 ANY_WORD = "*"
 

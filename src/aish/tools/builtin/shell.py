@@ -6,6 +6,7 @@ The process group is stopped when the line is done, times out or is cancelled.
 from __future__ import annotations
 
 import asyncio
+import re
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from aish.errors import ProcessError, ToolError
 from aish.ports import CallContext
 from aish.tools.proved_environment import proved_environment, steers_bash
 from aish.types.live_shell import RunEnd, RunResult
-from aish.types.messages import TextPart
+from aish.types.messages import TextPart, text_of
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
@@ -70,6 +73,10 @@ _SPEC = ToolSpec(
         "properties": {
             "command": {"type": "string", "minLength": 1, "description": "the command line"},
             "timeout_s": {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
+            "outside_sandbox": {
+                "type": "boolean",
+                "description": "only after the sandbox has denied something: the user is asked to run it outside",
+            },
         },
         "required": ["command"],
         "additionalProperties": False,
@@ -82,6 +89,17 @@ _SPEC = ToolSpec(
 
 _SPECS = (_SPEC,)
 
+# What programs say when a system call was denied, or a host was not found.
+_DENIED = re.compile(
+    r"permission denied|read-only file system|operation not permitted|network is unreachable|could not resolve|"
+    r"name resolution|name or service not known|EACCES|EPERM|EROFS|ENETUNREACH|EAI_AGAIN",
+    re.IGNORECASE,
+)
+_SEARCHED_CHARS = 8000
+_OUTSIDE_HINT = (
+    "[aish] The sandbox may have denied this: it allows writes in the workspace, temporary folders and caches only, "
+    "and no network. If the command needs more, call the tool again with outside_sandbox=true, and the user is asked."
+)
 _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
 
 
@@ -142,9 +160,12 @@ class ShellTools:
             raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
         if context.owner:
             return await self._run_for_tenant(command, timeout_s, context)
+        sandbox = None if arguments.get("outside_sandbox") else self._sandbox
         if (live := self._live()) is not None:
-            return await self._run_live(live, command, timeout_s, context)
-        return await self._run(command, timeout_s, context)
+            output = await self._run_live(live, command, timeout_s, context, sandbox)
+        else:
+            output = await self._run(command, timeout_s, context, sandbox)
+        return _with_hint(output) if output.is_error and sandbox is not None and sandbox.is_active else output
 
     async def aclose(self) -> None:
         """Every call ends its own processes."""
@@ -153,16 +174,18 @@ class ShellTools:
         """Runs only inside the sandbox, so that it cannot reach data of others."""
         if not (await self._sandbox.probe() and self._sandbox.separates_tenants):
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
-        return await self._run(command, timeout_s, context)
+        return await self._run(command, timeout_s, context, self._sandbox)
 
-    async def _run_live(self, live: CommandShell, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
+    async def _run_live(
+        self, live: CommandShell, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox | None
+    ) -> ToolOutput:
         before = live.model_cwd(context.turn)
         try:
             result = await live.run_model(
                 command,
                 timeout_s,
                 turn=context.turn,
-                sandbox=self._sandbox,
+                sandbox=sandbox,
                 is_proved=context.is_proved,
                 on_text=context.output,
             )
@@ -170,7 +193,7 @@ class ShellTools:
             raise ToolError(exc.message) from exc
         return _format_live_result(result, timeout_s, before)
 
-    async def _run(self, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
+    async def _run(self, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox | None) -> ToolOutput:
         from aish.process.child import ChildProcess, ProcessSpec  # most turns run no command
 
         # stderr joins stdout inside the shell, so that the two keep their order.
@@ -178,8 +201,8 @@ class ShellTools:
         argv = (_find_shell(proved["PATH"]), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
         cwd = self._cwd()
         spec = ProcessSpec(
-            await self._sandbox.wrap(argv, cwd),
-            confinement=self._sandbox.confinement,
+            await sandbox.wrap(argv, cwd) if sandbox else argv,
+            confinement=sandbox.confinement if sandbox else None,
             name="shell__run",
             env=proved if context.is_proved else self._env,
             cwd=cwd,
@@ -203,6 +226,14 @@ class ShellTools:
         except ProcessError as exc:
             raise ToolError(exc.message) from exc
         return _format_result(capture, code, timeout_s)
+
+
+def _with_hint(output: ToolOutput) -> ToolOutput:
+    """Tells the model how to have the user asked, if the output reads as if the sandbox had denied something."""
+    text = text_of(output.parts)
+    if not _DENIED.search(text[-_SEARCHED_CHARS:]):
+        return output
+    return msgspec.structs.replace(output, parts=(TextPart(f"{text}\n{_OUTSIDE_HINT}"),))
 
 
 def _format_live_result(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
