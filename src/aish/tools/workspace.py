@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from aish.errors import ToolError
-from aish.safety.path_names import BadPath, relative_path
+from aish.safety.workspace_paths import BadPath, relative_path
 from aish.types.tools import ResultStatus
 
 # The same on every architecture of Linux since 5.6.

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from aish.errors import UsageError
+from aish.frontends.eval.case_world import create_files
 from aish.frontends.eval.cases import SHIPPED, load_file, load_suites
 from aish.frontends.eval.matching import ActualCall, grade_calls, sample
 from aish.frontends.eval.runner import select
-from aish.frontends.eval.scratch import create_files
 from aish.tool_calls.schema.validator import schema_errors
 
 LEAST = {

@@ -15,8 +15,8 @@ from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.errors import FaultKind, McpError
 from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import IncomingMessages
 from aish.tools.mcp.transport.http import HttpTransport
+from aish.tools.mcp.transport.incoming_messages import IncomingMessages
 from aish.tools.mcp.types import ListChanged, ServerSpec, ServerWarning, SessionEvent
 from aish.types.messages import text_of
 from aish.types.tools import ResultStatus

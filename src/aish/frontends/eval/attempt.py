@@ -19,10 +19,10 @@ import msgspec
 from aish.engine.engine import Engine, flatten
 from aish.engine.turn.transcript import Transcript
 from aish.errors import AishError
+from aish.frontends.eval.case_world import FinalState, ScratchFiles, ScratchRecords, create_files, find_faults
 from aish.frontends.eval.cases import Case, Expectation
 from aish.frontends.eval.matching import ActualCall, Grade, grade_calls
 from aish.frontends.eval.report import GotCall, Result, Setting
-from aish.frontends.eval.scratch import FinalState, ScratchFiles, ScratchRecords, create_files, find_faults
 from aish.ports import Toolset
 from aish.tool_calls.detect.envelope import WrittenCall
 from aish.tool_calls.detect.resolution import resolve_call

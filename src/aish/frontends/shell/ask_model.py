@@ -70,7 +70,7 @@ async def ask_model(shell: Shell, text: str) -> None:
 
 
 async def _ask_about_plan(shell: Shell, reply: str) -> str | None:
-    from aish.frontends.shell.commands.mode import ask_about_plan
+    from aish.frontends.shell.approvals.plan_approval import ask_about_plan
 
     return await ask_about_plan(shell, reply) if reply.strip() else None
 

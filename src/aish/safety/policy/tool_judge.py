@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from aish.safety.path_names import BadPath, relative_path
 from aish.safety.policy.always_rules import is_current, make_tool_rule
 from aish.safety.policy.judgement import JudgedCall, Judgement, Nature, find_strictest
 from aish.safety.policy.rules import Rule, matches_path
+from aish.safety.workspace_paths import BadPath, relative_path
 from aish.types.decisions import Verdict
 from aish.types.globs import plain_glob
 from aish.types.tools import Arguments, Effect, ToolSpec

@@ -16,7 +16,8 @@ from aish.tools.mcp.errors import FaultKind, FaultTranslator, McpError
 from aish.tools.mcp.handshake import STATELESS
 from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import IncomingMessages, Transport
+from aish.tools.mcp.transport.incoming_messages import IncomingMessages
+from aish.tools.mcp.transport.port import Transport
 from aish.tools.mcp.types import OnEvent, ServerSpec
 
 if TYPE_CHECKING:

@@ -40,8 +40,9 @@ from aish.tools.mcp.handshake import (
 )
 from aish.tools.mcp.listing import Item, ListPage, ListReader, Read, read_prompt, read_resource, read_tool
 from aish.tools.mcp.text import clean
-from aish.tools.mcp.transport.base import IncomingMessages, Transport
 from aish.tools.mcp.transport.headers import mirror_headers
+from aish.tools.mcp.transport.incoming_messages import IncomingMessages
+from aish.tools.mcp.transport.port import Transport
 from aish.tools.mcp.types import Listed, McpPrompt, McpResource, McpTool, OnStatus, Phase, ServerFacts, ServerSpec
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput

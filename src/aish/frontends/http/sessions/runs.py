@@ -30,7 +30,7 @@ from aish.frontends.http.server.http_errors import (
     uncovered_model,
 )
 from aish.frontends.http.sessions.approvals import CONFIRMATION
-from aish.frontends.run_requests import check_goal, make_goal_state, run_json
+from aish.frontends.long_runs import check_goal, make_goal_state, run_json
 from aish.planner.run import PlanBody, resume_request
 from aish.ports import Ask
 from aish.runs.ownership import OwnedRun

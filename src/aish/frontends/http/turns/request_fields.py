@@ -19,7 +19,7 @@ from aish.frontends.http.turns.tool_fields import (
     RequestTools,
     runnable_tools,
 )
-from aish.frontends.run_requests import make_planning
+from aish.frontends.long_runs import make_planning
 from aish.safety.policy.modes import strictest
 from aish.types.decisions import Mode
 from aish.types.messages import (

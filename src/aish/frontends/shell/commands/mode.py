@@ -1,23 +1,17 @@
-"""`:mode`: how much the model's tools may do without a question. And what follows a plan: approve, edit or refuse
-it."""
+"""`:mode`: how much the model's tools may do without a question."""
 
 from __future__ import annotations
 
-from aish.errors import ProcessError
-from aish.frontends.shell.approvals.editor import edit_text
 from aish.frontends.shell.commands.arguments import unknown_argument
-from aish.frontends.shell.shell import Shell, format_error
+from aish.frontends.shell.shell import Shell
 from aish.types.decisions import Mode
 
-_ABOUT = {
+MODE_TEXTS = {
     Mode.ASK: "you are asked before anything is changed",
     Mode.EDITS: "edits of files in the project run unasked; :undo takes them back",
     Mode.AUTO: "edits and commands that lose nothing run unasked, commands only inside the sandbox",
     Mode.PLAN: "nothing is changed; the model ends with a plan for you to approve",
 }
-_MENU = "[a]pprove, approve with edits [u]nasked, [e]dit, [r]efuse › "
-_WORK_OFF = "The plan is approved. Work it off now."
-_WORK_OFF_EDITED = "This plan is approved instead of yours. Work it off now.\n\n"
 
 
 async def mode(shell: Shell, rest: str) -> None:
@@ -25,39 +19,6 @@ async def mode(shell: Shell, rest: str) -> None:
         raise unknown_argument("mode", rest, ", ".join(Mode))
     if rest:
         shell.switch_mode(Mode(rest))
-    shell.output.note(f"mode {shell.mode}: {_ABOUT[shell.mode]}")
+    shell.output.note(f"mode {shell.mode}: {MODE_TEXTS[shell.mode]}")
     if shell.mode is Mode.AUTO and not await shell.runtime.containment.is_active():
         shell.output.note("no sandbox without network is active here, so commands are asked about (:doctor says why)")
-
-
-async def ask_about_plan(shell: Shell, reply: str) -> str | None:
-    """Puts the plan of an answer in plan mode to the user. Returns what to tell the model; None if it is not approved,
-    and plan mode goes on."""
-    while True:
-        match ((await shell.read(_MENU)) or "").strip().lower():
-            case "a" | "approve" | "y" | "yes":
-                return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF)
-            case "u" | "unasked":
-                return _leave_plan_mode(shell, Mode.EDITS, _WORK_OFF)
-            case "e" | "edit":
-                if edited := await _edit(shell, reply):
-                    return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF_EDITED + edited)
-            case "" | "r" | "refuse" | "n" | "no":
-                shell.output.note("not approved; plan mode goes on (Shift-Tab or :mode leaves it)")
-                return None
-            case other:
-                shell.output.note(f"  {other!r} is none of these")
-
-
-async def _edit(shell: Shell, plan: str) -> str | None:
-    try:
-        return await edit_text(plan, name="plan.md", env=shell.runtime.launch_context.env)
-    except ProcessError as exc:
-        shell.output.note(format_error(exc))
-        return None
-
-
-def _leave_plan_mode(shell: Shell, mode: Mode, text: str) -> str:
-    shell.switch_mode(Mode.ASK if mode is Mode.PLAN else mode)
-    shell.output.note(f"mode {shell.mode}: {_ABOUT[shell.mode]}")
-    return text

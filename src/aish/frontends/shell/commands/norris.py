@@ -20,7 +20,7 @@ from aish.autonomy.goal_worker import GoalWorker
 from aish.autonomy.state import GoalState, Show
 from aish.engine.engine import Engine
 from aish.errors import RunNotFound, UsageError
-from aish.frontends.run_requests import check_goal, make_goal_state, run_json, run_line
+from aish.frontends.long_runs import check_goal, make_goal_state, run_json, run_line
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import TYPED_YES
 from aish.frontends.shell.approvals.editor import read_edited_arguments

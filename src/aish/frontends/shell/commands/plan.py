@@ -15,7 +15,7 @@ import msgspec
 
 from aish.engine.engine import Engine
 from aish.errors import UsageError
-from aish.frontends.run_requests import check_goal, make_goal_state, make_planning, run_line
+from aish.frontends.long_runs import check_goal, make_goal_state, make_planning, run_line
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import make_consent
 from aish.frontends.shell.ask_model import ask_model

@@ -61,9 +61,7 @@ def prompt_fragments(shell: Shell, template: str, destination: Destination, *, p
         elif piece == "ps1":
             fragments += parse_ps1(shell.live.ps1 if shell.live else "", plain=plain)
         else:
-            style = (
-                "" if plain else {"cwd": "fg:ansiblue", "branch": "fg:ansiyellow", "mode": "fg:ansicyan"}.get(piece, "")
-            )
+            style = "" if plain else _STYLES.get(piece, "")
             fragments.append((style, values.get(piece, f"{{{piece}}}")))
     return _collapse_spaces(fragments)
 

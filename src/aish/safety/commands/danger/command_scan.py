@@ -15,7 +15,7 @@ from aish.safety.commands import tables
 from aish.safety.commands.bounds import MAX_CALLS
 from aish.safety.commands.danger.code import check_code, check_query
 from aish.safety.commands.danger.effects import note_effects
-from aish.safety.commands.danger.files import check_script, check_written_arguments
+from aish.safety.commands.danger.file_writes import check_script, check_written_arguments
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.removal import HANDLERS
 from aish.safety.commands.danger.rules import Call, apply_rules, make_call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from aish.safety.commands.danger.files import note_write
+from aish.safety.commands.danger.file_writes import note_write
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.removal import is_precious_target
 from aish.safety.commands.danger.rules import Call

@@ -130,7 +130,7 @@ def check_move(call: Call, scope: Scope, findings: Findings) -> None:
 
 
 def check_dd(call: Call, scope: Scope, findings: Findings) -> None:
-    from aish.safety.commands.danger.files import note_write
+    from aish.safety.commands.danger.file_writes import note_write
     from aish.safety.commands.verdict import PathChange
 
     operands = dict(field.text.partition("=")[::2] for field in call.arguments)

@@ -10,7 +10,7 @@ from itertools import dropwhile
 
 from aish.safety.commands.bounds import MAX_COMMANDS, MAX_REDIRECTS, MAX_TEXTS, MAX_WORDS, TooBig
 from aish.safety.commands.danger.command_scan import CommandScan
-from aish.safety.commands.danger.files import check_fed_file, check_redirect, is_write
+from aish.safety.commands.danger.file_writes import check_fed_file, check_redirect, is_write
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.outputs import PLAIN_WRAPPERS, evaluate_substitution, predict_input, predict_output
 from aish.safety.commands.path_kinds import absolute_path

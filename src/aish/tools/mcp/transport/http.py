@@ -28,8 +28,8 @@ from aish.net.jsonrpc_message import (
 )
 from aish.safety.urls import find_allowed, find_url_fault
 from aish.tools.mcp.errors import HttpFailure, SessionGone
-from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.transport.headers import standard_headers
+from aish.tools.mcp.transport.incoming_messages import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.transport.reply import HttpReply, ResumableStream, read_failure
 from aish.tools.mcp.types import ServerSpec
 

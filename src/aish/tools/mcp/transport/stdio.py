@@ -19,7 +19,7 @@ from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess, ProcessSpec
 from aish.process.child_peer import EXIT_WAIT_S, ChildPeerReader
 from aish.tools.mcp.text import Sanitiser
-from aish.tools.mcp.transport.base import SUBSCRIBE, IncomingMessages
+from aish.tools.mcp.transport.incoming_messages import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.types import ServerSpec
 
 _KILLED = -9  # SIGKILL, which Windows does not define

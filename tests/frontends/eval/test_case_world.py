@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aish.errors import ToolError
+from aish.frontends.eval.case_world import MAX_FILE_BYTES, ScratchFiles, ScratchRecords, create_files
 from aish.frontends.eval.cases import World
-from aish.frontends.eval.scratch import MAX_FILE_BYTES, ScratchFiles, ScratchRecords, create_files
 from aish.types.messages import text_of
 
 

@@ -1,4 +1,4 @@
-"""The port of a transport, and the handler of messages that a server sends by itself.
+"""Handles the messages that a server sends by itself: progress, logs, announced changes, requests.
 
 Fails closed: sampling, elicitation and roots are never advertised, and a server that requests them gets -32601.
 """
@@ -6,12 +6,10 @@ Fails closed: sampling, elicitation and roots are never advertised, and a server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from aish.errors import AishError
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 from aish.tools.mcp.text import Sanitiser, clean
 from aish.tools.mcp.types import ListChanged, Listed, OnEvent, OnStatus, ServerLog, ServerWarning
@@ -26,34 +24,6 @@ _CHANGES: dict[str, Listed] = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
-
-
-class Transport(Protocol):
-    """Carries requests to one server. All failures are wire errors (AishError) and are not translated here."""
-
-    async def request(
-        self, method: str, params: dict[str, Any], *, timeout_s: float, headers: Sequence[tuple[str, str]] = ()
-    ) -> msgspec.Raw:
-        """`headers` are for HTTP; other transports ignore them."""
-
-    async def notify(self, method: str, params: dict[str, Any]) -> None: ...
-
-    def set_version(self, version: str, *, stateless: bool) -> None:
-        """Sets the protocol revision for all further messages."""
-
-    def listen(self) -> None:
-        """Opens a connection for announced changes, if the transport needs one."""
-
-    def subscribe(self, params: dict[str, Any]) -> None:
-        """Asks for announcements in the stateless era, where servers send them only on request."""
-
-    def forget_session(self) -> None:
-        """The next request starts a new session."""
-
-    def stderr_tail(self) -> str: ...
-
-    async def wait_closed(self) -> AishError:
-        """Returns the error once the server has disconnected."""
 
 
 class IncomingMessages:

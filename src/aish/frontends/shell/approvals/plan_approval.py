@@ -1,0 +1,46 @@
+"""Asks about the plan with which an answer in plan mode ends: approve, edit or refuse it."""
+
+from __future__ import annotations
+
+from aish.errors import ProcessError
+from aish.frontends.shell.approvals.editor import edit_text
+from aish.frontends.shell.commands.mode import MODE_TEXTS
+from aish.frontends.shell.shell import Shell, format_error
+from aish.types.decisions import Mode
+
+_MENU = "[a]pprove, approve with edits [u]nasked, [e]dit, [r]efuse › "
+_WORK_OFF = "The plan is approved. Work it off now."
+_WORK_OFF_EDITED = "This plan is approved instead of yours. Work it off now.\n\n"
+
+
+async def ask_about_plan(shell: Shell, reply: str) -> str | None:
+    """Puts the plan of an answer in plan mode to the user. Returns what to tell the model; None if it is not approved,
+    and plan mode goes on."""
+    while True:
+        match ((await shell.read(_MENU)) or "").strip().lower():
+            case "a" | "approve" | "y" | "yes":
+                return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF)
+            case "u" | "unasked":
+                return _leave_plan_mode(shell, Mode.EDITS, _WORK_OFF)
+            case "e" | "edit":
+                if edited := await _edit(shell, reply):
+                    return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF_EDITED + edited)
+            case "" | "r" | "refuse" | "n" | "no":
+                shell.output.note("not approved; plan mode goes on (Shift-Tab or :mode leaves it)")
+                return None
+            case other:
+                shell.output.note(f"  {other!r} is none of these")
+
+
+async def _edit(shell: Shell, plan: str) -> str | None:
+    try:
+        return await edit_text(plan, name="plan.md", env=shell.runtime.launch_context.env)
+    except ProcessError as exc:
+        shell.output.note(format_error(exc))
+        return None
+
+
+def _leave_plan_mode(shell: Shell, mode: Mode, text: str) -> str:
+    shell.switch_mode(Mode.ASK if mode is Mode.PLAN else mode)
+    shell.output.note(f"mode {shell.mode}: {MODE_TEXTS[shell.mode]}")
+    return text
