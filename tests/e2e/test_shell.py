@@ -600,6 +600,27 @@ async def test_a_projects_instructions_are_shown_and_go_to_the_model_if_the_answ
         await did(term, ":reload", "untrusted: `:trust` accepts it")
 
 
+async def test_skills_of_a_project_are_asked_about_once_listed_and_shown(home):
+    for name in ("release", "review"):
+        file = home / "work" / ".claude" / "skills" / name / "SKILL.md"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"---\nname: {name}\ndescription: how to {name}\n---\nThe text of {name}.\n")
+    async with shell(home, ready=False) as term:
+        await term.sees("Trust them as they are now?")
+        assert "2 skills" in term.text and "│ review: how to review" in term.text
+        term.press("s\r")
+        await term.sees("│ The text of review.")
+        await term.sees("Trust them as they are now?")
+        term.press("y\r")
+        await term.prompts()
+        await did(term, ":skills", "release: how to release")
+        await did(term, ":skills review", "The text of review.")
+    async with shell(home) as term:  # it is not asked again
+        assert "Trust them" not in term.text
+        file.write_text(f"{file.read_text()}changed")
+        await did(term, ":reload", "untrusted: `:trust` accepts it")
+
+
 async def test_a_projects_instructions_that_were_refused_are_not_asked_about_again(home):
     (home / "work" / "AGENTS.md").write_text("Say quack.\n")
     await answered(home, "n\r")

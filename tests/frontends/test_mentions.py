@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,16 @@ from aish.types.messages import ImagePart, TextPart, UserMessage
 from aish.types.tools import ToolOutput
 
 
+async def read_skill(name: str) -> str:
+    return f"how {name} is done"
+
+
+def scope(folder: Path, servers: Any = None) -> MentionScope:
+    return MentionScope(folder, servers or {}, frozenset({"release"}), read_skill)
+
+
 async def asked(text: str, folder: Path) -> UserMessage:
-    return await expand_mentions(text, MentionScope(folder, {}))
+    return await expand_mentions(text, scope(folder))
 
 
 @pytest.fixture
@@ -118,13 +127,13 @@ class Server:
 
 @pytest.mark.parametrize("text", ["what is @desk:memo?", "@desk:memo\nwhat is it?"])
 async def test_a_resource_of_a_server_goes_along(folder, text):
-    message = await expand_mentions(text, MentionScope(folder, {"desk": Server("buy milk")}))
+    message = await expand_mentions(text, scope(folder, {"desk": Server("buy milk")}))
     assert "[@desk:memo]\nbuy milk" in message.text
     assert message.parts[-1] == ImagePart(data="aGk=")
 
 
 async def test_a_resource_that_is_not_there_sends_nothing_and_a_long_one_is_cut(folder):
-    places = MentionScope(folder, {"desk": Server("x" * (MAX_CHARS + 7))})
+    places = scope(folder, {"desk": Server("x" * (MAX_CHARS + 7))})
     with pytest.raises(UsageError, match="@desk:lost: there is no lost; nothing was sent"):
         await expand_mentions("see @desk:lost", places)
     with pytest.raises(UsageError, match="names no file, range or resource"):
@@ -147,3 +156,15 @@ async def test_a_folder_above_is_that_folder(folder):
 async def test_a_name_too_long_for_any_file_is_one_that_is_not_there(folder):
     with pytest.raises(UsageError, match="names no file"):
         await asked("@" + "x" * 5000, folder)
+
+
+async def test_a_skill_that_a_question_begins_with_goes_along(folder):
+    message = await asked("/release version 2 of @notes.txt", folder)
+    assert message.parts[0] == TextPart("/release version 2 of @notes.txt")
+    assert "the skill release" in message.parts[1].text and "how release is done" in message.parts[1].text
+    assert "[@notes.txt]" in message.parts[2].text
+
+
+@pytest.mark.parametrize("text", ["/other thing", "use /release", "/releases", "/"])
+async def test_only_the_name_of_a_skill_at_the_beginning_means_one(folder, text):
+    assert (await asked(text, folder)).parts == (TextPart(text),)

@@ -5,6 +5,7 @@ Each mode is a function `mode_*` below that changes the well-behaved server of `
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -46,6 +47,29 @@ def on_method(server: Server, method: str, act: Callable[[dict[str, Any]], Any])
         return before(message)
 
     server.on_request = handle
+
+
+# Skills
+
+
+def mode_skills(server: Server) -> None:
+    """Publishes a skill of two files. With ALTERED in the environment its text is not the one that it lists."""
+    files = {"SKILL.md": "---\nname: deploy\n---\nPush it.\n", "references/hosts.md": "one host\n"}
+    folder = "skill://ops/deploy/"
+    listed = {
+        "uri": f"{folder}SKILL.md",
+        "frontmatter": {"name": "deploy", "description": "how to \x1b[2Jdeploy", "metadata": {"x": 1}},
+        "resources": [
+            {"uri": folder + path, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", "size": len(text)}
+            for path, text in files.items()
+        ],
+    }
+    server.capabilities |= {"extensions": {"io.modelcontextprotocol/skills": {}}}
+    server.handlers["skills/list"] = lambda params: {"skills": [{"uri": "skill://x"}, listed]}
+    more = "and more" if os.environ.get("ALTERED") else ""
+    server.handlers["resources/read"] = lambda params: {
+        "contents": [{"uri": params["uri"], "text": files[params["uri"].removeprefix(folder)] + more}]
+    }
 
 
 # Starting and ending

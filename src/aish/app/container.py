@@ -26,6 +26,7 @@ from aish.app.engines import (
     find_background,
     make_store,
     private_paths,
+    private_settings,
     proxies_of,
     secret_variables,
     secrets_of,
@@ -37,7 +38,8 @@ from aish.config import paths
 from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig, load_config
 from aish.config.schema.config import Config
-from aish.engine.engine import Background, Engine
+from aish.config.skills import SkillFile
+from aish.engine.engine import Engine
 from aish.errors import AishError, UsageError
 from aish.frontends.runtime import CachedModel, LaunchContext, Progress, UndoableEdit
 from aish.ports import Ask, Provider, Store, Toolset
@@ -50,7 +52,9 @@ from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.runtime import RuntimeTools
+from aish.tools.builtin.skills import SkillTools
 from aish.tools.registry import Registry
+from aish.types.context import Background
 from aish.types.decisions import Decision, EffectRequest
 from aish.types.ids import new_id
 from aish.types.live_shell import CommandHint
@@ -172,6 +176,7 @@ class Container:
             self._gate,
             lambda: self.store,
             self._background,
+            instructions=self.project_context.instructions if serving and self.config.context.environment else "",
             serving=serving,
             shared=shared or bool(self.config.store.url),
         )
@@ -257,7 +262,7 @@ class Container:
     @cached_property
     def shell_context(self) -> ShellContext:
         env, cwd = self.launch_context.env, str(self.launch_context.cwd)
-        private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
+        private = (str(paths.data_dir(env)), *map(str, private_settings(env)))
         return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
 
     def live_shell(
@@ -317,6 +322,19 @@ class Container:
 
     def instruction_files(self) -> Sequence[InstructionFile]:
         return self.project_context.instruction_files
+
+    def skills(self) -> Sequence[SkillFile]:
+        return self.project_context.skills if self.config.context.environment else ()
+
+    async def read_skill(self, name: str, file: str = "") -> str:
+        return await self._skill_tools.read(name, file)
+
+    async def list_skills(self) -> str:
+        return await self._skill_tools.list_all()
+
+    @cached_property
+    def _skill_tools(self) -> SkillTools:
+        return SkillTools(self.skills, lambda: self._mcp.servers, SecretNames(self.shell_context))
 
     def reread_project(self) -> None:
         self.__dict__.pop("project_context", None)
@@ -385,4 +403,5 @@ class Container:
         tools = Registry()
         tools.add("runtime", RuntimeTools(self._clock))
         tools.add("shell", self._commands.tools())
+        tools.add("skills", self._skill_tools)
         return tools

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from aish.app.providers import Providers
 from aish.config import paths
 from aish.config.schema.config import Config, NetworkConfig, StoreConfig, TelemetryConfig
+from aish.config.skills import own_skills_folder
 from aish.config.toml_file import configured_prices, price_table
-from aish.engine.engine import Background, Engine, FindBackground
+from aish.engine.engine import Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import Routing
@@ -26,7 +27,7 @@ from aish.frontends.terminal import visible
 from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.secret_formats import looks_secret
-from aish.types.context import ContextRules
+from aish.types.context import Background, ContextRules, SystemTexts
 from aish.types.messages import UserMessage
 from aish.types.models import Preset
 from aish.types.records import Fact
@@ -85,6 +86,7 @@ class EngineFactory:
         store: Callable[[], Store],
         find_background: FindBackground,
         *,
+        instructions: str,
         serving: bool,
         shared: bool,
     ) -> Engine:
@@ -94,8 +96,9 @@ class EngineFactory:
             tools=tools,
             gate=gate,
             store=store,
-            system=system if serving else compose_system(BASE, system),
-            tools_note="" if serving else TOOLS_NOTE,
+            system=SystemTexts(system, "", instructions)
+            if serving
+            else SystemTexts(compose_system(BASE, system), TOOLS_NOTE),
             routing=routing_of(self._config),
             find_background=find_background,
             write_through=not serving,
@@ -110,7 +113,7 @@ class EngineFactory:
             tools=tools,
             gate=gate,
             store=lambda: base.store,
-            system=self._config.system,
+            system=SystemTexts(self._config.system),
             **self._shared,
         )
 
@@ -141,9 +144,18 @@ def presets_of(config: Config) -> dict[str, Preset]:
     }
 
 
+def private_settings(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folder of settings. If it has skills, whose scripts are there to be run, all but these: the files that may
+    hold secrets, and what else there is now."""
+    folder, skills = paths.config_dir(env), own_skills_folder(env)
+    if not skills.is_dir():
+        return (folder,)
+    return paths.user_file(env), *(entry for entry in sorted(folder.iterdir()) if entry != skills)
+
+
 def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
     """Files and folders of aish itself that no tool may read: settings, keys, approvals, conversations."""
-    folders = paths.config_dir(env), paths.data_dir(env), paths.cache_dir(env)
+    folders = *private_settings(env), paths.data_dir(env), paths.cache_dir(env)
     store = config.store.path
     files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
     return (*folders, *map(Path, files))

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aish.config.instructions import InstructionFile, find_instructions
+from aish.config.skills import SkillFile, find_skills
 from aish.frontends.runtime import LaunchContext
 from aish.frontends.terminal import visible
 
@@ -47,10 +48,15 @@ class ProjectContext:
         return find_instructions(self._launch.cwd, self._launch.env)
 
     @cached_property
+    def skills(self) -> list[SkillFile]:
+        return find_skills(self._launch.cwd, self._launch.env)
+
+    @cached_property
     def text(self) -> str:
         """The part that stays the same."""
-        blocks = (f"{_ENVIRONMENT}\n{self._environment()}\n{self.first_place}", self._instructions())
-        return "\n\n".join(filter(None, blocks))
+        return "\n\n".join(
+            filter(None, (f"{_ENVIRONMENT}\n{self._environment()}\n{self.first_place}", self.instructions))
+        )
 
     @cached_property
     def first_place(self) -> str:
@@ -75,7 +81,9 @@ class ProjectContext:
             if value
         )
 
-    def _instructions(self) -> str:
+    @cached_property
+    def instructions(self) -> str:
+        """The instructions that the user trusts, as the model gets them."""
         blocks, left = [], _MAX_INSTRUCTION_CHARS
         for file in self.instruction_files:
             text = _plain(file.content) if file.state == "trusted" else ""

@@ -34,16 +34,16 @@ class InstructionFile(msgspec.Struct, frozen=True):
 def find_instructions(cwd: Path, env: Mapping[str, str]) -> list[InstructionFile]:
     """The user's own file first, then those of the project from its root down to `cwd`."""
     own = paths.config_dir(env) / INSTRUCTION_NAMES[0]
-    files = [_read_own(own)] if own.is_file() else []
-    root, folders = _folders(paths.real(cwd), paths.real(paths.home_dir(env)))
+    files = [read_own_file(own)] if own.is_file() else []
+    root, folders = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(env)))
     for folder in folders:
         path = next((folder / name for name in INSTRUCTION_NAMES if (folder / name).is_file()), None)
         if path is not None:
-            files.append(_read(path, root, env))
+            files.append(read_project_file(path, root, env))
     return files
 
 
-def _folders(cwd: Path, home: Path) -> tuple[Path, list[Path]]:
+def find_project_folders(cwd: Path, home: Path) -> tuple[Path, list[Path]]:
     """The root of the repository, and the folders from there to `cwd`. Without a repository only `cwd`. The home
     directory is not a project."""
     folders = [cwd]
@@ -57,14 +57,15 @@ def _folders(cwd: Path, home: Path) -> tuple[Path, list[Path]]:
     return cwd, [] if cwd == home else [cwd]
 
 
-def _read_own(path: Path) -> InstructionFile:
+def read_own_file(path: Path) -> InstructionFile:
     try:
         return InstructionFile(path, "trusted", read_bounded(path))
     except (Unreadable, OSError) as exc:
         return InstructionFile(path, "unreadable", problem=_say(exc))
 
 
-def _read(path: Path, root: Path, env: Mapping[str, str]) -> InstructionFile:
+def read_project_file(path: Path, root: Path, env: Mapping[str, str]) -> InstructionFile:
+    """Reads a file for models and finds out whether the user trusts it. `root` is the project, which no link leaves."""
     if not paths.real(path).is_relative_to(root):
         return InstructionFile(path, "unreadable", problem="is a link that leads out of the project")
     try:

@@ -7,15 +7,13 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from aish.engine.model.ledger import Caps, Ledger, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import ModelSelector, Routing
 from aish.engine.model.side_call import SideCalls
 from aish.ports import Ask, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
 from aish.safety.redaction.redactor import Redactor
-from aish.types.context import ContextRules, ContextView
+from aish.types.context import NO_TEXTS, Background, ContextRules, ContextView, SystemTexts
 from aish.types.decisions import Mode
 from aish.types.events import Event, ToolResult
 from aish.types.ids import new_id
@@ -31,17 +29,6 @@ if TYPE_CHECKING:
     from aish.engine.turn.runner import TurnRunner
     from aish.runs.journal import Journal
     from aish.runs.ownership import RunKeeper
-
-
-class Background(msgspec.Struct, frozen=True):
-    """What the model is told besides the conversation. `fixed` is the same in all turns and belongs at the beginning;
-    the rest goes with the newest message. `place` is where the user is now; it is told if it differs from what was
-    told last, at first in `fixed`."""
-
-    fixed: str = ""
-    memory: str = ""
-    project: str = ""
-    place: str = ""
 
 
 FindBackground = Callable[[TurnRequest], Awaitable[Background]]
@@ -62,8 +49,7 @@ class Engine:
         clock: Clock,
         liveness: ProcessLiveness,
         redactor: Redactor,
-        system: str = "",
-        tools_note: str = "",
+        system: SystemTexts = NO_TEXTS,
         rules: ContextRules | None = None,
         routing: Routing | None = None,
         prices: Prices | None = None,
@@ -72,9 +58,9 @@ class Engine:
         write_through: bool = False,
         shared: bool = False,
     ) -> None:
-        """`store` may be a function that opens it when it is first needed. `tools_note` is told to models that have
-        tools. `write_through`: events are written before they are shown. `shared`: several processes run turns
-        of the same sessions; a turn waits for another process's turn in its session."""
+        """`store` may be a function that opens it when it is first needed. `write_through`: events are written before
+        they are shown. `shared`: several processes run turns of the same sessions; a turn waits for another process's
+        turn in its session."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -86,7 +72,6 @@ class Engine:
         self._gate = gate
         self._redactor = redactor
         self._system = system
-        self._tools_note = tools_note
         self._rules = rules or ContextRules()
         self._find_background = find_background
         self._write_through = write_through
@@ -234,7 +219,6 @@ class Engine:
             side_calls=self.side_calls,
             redact=self._redactor.text,
             system=self._system,
-            tools_note=self._tools_note,
             find_background=self._find_background,
         )
 

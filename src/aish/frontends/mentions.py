@@ -2,7 +2,7 @@
 
 A name with blanks is written `@"…"`. A mention that names nothing is an error, and nothing is sent. `\\@` is a plain @;
 so is an @ in code, and in a text of several lines an @ before a word that begins a line and names no file (a
-decorator).
+decorator). `/name` at the beginning of a question adds the text of the skill of that name.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 
+from aish.config.skills import usable_names
 from aish.errors import AishError, ProcessError, UsageError, WireError
-from aish.frontends.runtime import McpServerView
+from aish.frontends.runtime import McpServerView, Runtime
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage
 
 # About a hundred thousand tokens. What fits the context window is decided later.
@@ -38,10 +39,18 @@ _SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "target", 
 
 
 class MentionScope(msgspec.Struct, frozen=True):
-    """Where mentions are looked up."""
+    """Where mentions are looked up. `read_skill` gives the text of a skill, by its name."""
 
     cwd: Path
     servers: Mapping[str, McpServerView]
+    skills: frozenset[str]
+    read_skill: Callable[[str], Awaitable[str]]
+
+    @classmethod
+    def of(cls, runtime: Runtime, cwd: Path, text: str) -> MentionScope:
+        """What mentions in this text may mean. Skills are looked up only if it begins like one."""
+        skills = usable_names(runtime.skills()) if text.startswith("/") else frozenset[str]()
+        return cls(cwd, runtime.mcp_servers, skills, runtime.read_skill)
 
 
 async def expand_mentions(text: str, scope: MentionScope) -> UserMessage:
@@ -52,6 +61,11 @@ async def expand_mentions(text: str, scope: MentionScope) -> UserMessage:
             f"{len(found)} mentions in one question", hint=f"at most {_MAX_MENTIONS}; write \\@ for a plain @"
         )
     parts: list[Part] = []
+    skill = text.split(maxsplit=1)[0][1:] if text.startswith("/") else ""
+    if skill in scope.skills:
+        parts.append(
+            TextPart(f"\n\n[the skill {skill}, which the user asks you to follow]\n{await scope.read_skill(skill)}")
+        )
     for mention in found:
         parts += await _load(mention, scope)
     return UserMessage((TextPart(text.replace("\\@", "@")), *parts))

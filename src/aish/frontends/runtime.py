@@ -14,6 +14,7 @@ from aish.autonomy.destructive_check import Containment
 from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig
 from aish.config.schema.config import Config
+from aish.config.skills import SkillFile
 from aish.engine.engine import Engine
 from aish.errors import AishError
 from aish.ports import Ask, Provider, Store, Toolset
@@ -289,8 +290,17 @@ class Runtime(Protocol):
     def instruction_files(self) -> Sequence[InstructionFile]:
         """The project's instructions for models, as they were read."""
 
+    def skills(self) -> Sequence[SkillFile]:
+        """The user's and the project's skills, as they were read."""
+
+    async def read_skill(self, name: str, file: str = "") -> str:
+        """The text of a skill, or of a file of it. Raises ToolError."""
+
+    async def list_skills(self) -> str:
+        """The usable skills, those of MCP servers too, a line each."""
+
     def reread_project(self) -> None:
-        """Reads the instructions and the environment again. The next turn begins with what is found."""
+        """Reads the instructions, the skills and the environment again. The next turn begins with what is found."""
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]

@@ -42,3 +42,26 @@ class ContextView(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         return sum(part.tokens for part in self.parts)
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What the model is told besides the conversation. `fixed` is the same in all turns and belongs at the beginning;
+    the rest goes with the newest message. `place` is where the user is now; it is told if it differs from what was
+    told last, at first in `fixed`."""
+
+    fixed: str = ""
+    memory: str = ""
+    project: str = ""
+    place: str = ""
+
+
+class SystemTexts(msgspec.Struct, frozen=True):
+    """What an engine tells every model. `tools_note` is for models that have tools, `instructions` are those of the
+    project for models of at least a billion parameters."""
+
+    base: str = ""
+    tools_note: str = ""
+    instructions: str = ""
+
+
+NO_TEXTS = SystemTexts()

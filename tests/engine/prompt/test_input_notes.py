@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from aish.engine.engine import Background
 from aish.providers.scripted import ScriptedProvider, from_steps
+from aish.types.context import Background, SystemTexts
 from aish.types.events import TextDelta
 from aish.types.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, user
 from aish.types.models import ModelProfile
@@ -22,7 +22,7 @@ async def find(request: TurnRequest) -> Background:
 
 
 def bench() -> Bench:
-    return Bench(*[[TextDelta("fine")]] * 3, settings={"find_background": find, "system": "be kind"})
+    return Bench(*[[TextDelta("fine")]] * 3, settings={"find_background": find, "system": SystemTexts("be kind")})
 
 
 async def ask(bench: Bench, text: str, session: str = "", *, project: bool = False) -> str:
@@ -81,7 +81,7 @@ async def test_a_place_is_told_when_it_differs_from_what_was_told_last():
     async def find_place(request: TurnRequest) -> Background:
         return Background(fixed="[environment]\nWorkspace: /a\nin /a", place=next(places))
 
-    here = Bench(*[[TextDelta("fine")]] * 4, settings={"find_background": find_place, "system": "be kind"})
+    here = Bench(*[[TextDelta("fine")]] * 4, settings={"find_background": find_place, "system": SystemTexts("be kind")})
     session = ""
     for _ in range(4):
         events = await here.run("hello", session=session, environment=True)

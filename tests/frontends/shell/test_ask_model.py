@@ -34,6 +34,7 @@ class Person:
         config = SimpleNamespace(shell=ShellConfig(continue_after_commands="never", attach_max_chars=1000))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
         runtime.launch_context = SimpleNamespace(cwd="/", env={})
+        runtime.skills, runtime.read_skill = tuple, None
         engine = SimpleNamespace(selector=SimpleNamespace(select=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))
         self.shell = Shell(

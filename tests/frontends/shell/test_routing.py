@@ -1,5 +1,6 @@
 """Where lines go. The words a shell knows are given; everything else is in the line."""
 
+import msgspec
 import pytest
 
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, RoutedLine, route_line
@@ -131,3 +132,11 @@ def test_a_mistyped_command_line_is_for_bash_to_name(line, expected):
 )
 def test_the_first_character_decides(line, expected):
     assert route_line(line, KNOWN_NAMES) == expected
+
+
+def test_the_name_of_a_skill_is_for_the_model_unless_the_shell_knows_a_program_of_it():
+    known = msgspec.structs.replace(KNOWN_NAMES, skills=lambda: frozenset({"release"}))
+    assert route_line("/release --now", known).destination is Destination.MODEL
+    assert route_line("/releases --now", known).destination is Destination.SHELL
+    with_program = msgspec.structs.replace(known, resolve=lambda word: WordKind.FILE if word == "/release" else None)
+    assert route_line("/release --now", with_program).destination is Destination.SHELL

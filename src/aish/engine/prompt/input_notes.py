@@ -14,8 +14,8 @@ from itertools import chain
 
 import msgspec
 
-from aish.engine.engine import Background
 from aish.engine.prompt.history_cache import PastTurn
+from aish.types.context import Background
 from aish.types.decisions import Mode
 from aish.types.messages import Message, TextPart, UserMessage
 from aish.types.requests import TurnRequest

@@ -27,7 +27,7 @@ from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import UsageError
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
-from aish.types.context import ContextView
+from aish.types.context import ContextView, SystemTexts
 from aish.types.decisions import Mode
 from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
@@ -50,8 +50,7 @@ class TurnBuilder:
         model_deps: ModelCallDeps,
         side_calls: SideCalls,
         redact: Callable[[str], str],
-        system: str,
-        tools_note: str,
+        system: SystemTexts,
         find_background: FindBackground,
     ) -> None:
         self._tools = tools
@@ -61,7 +60,6 @@ class TurnBuilder:
         self._side_calls = side_calls
         self._redact = redact
         self._system = system
-        self._tools_note = tools_note
         self._find_background = find_background
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
@@ -160,8 +158,9 @@ class TurnBuilder:
         conversation: Conversation,
         tools: ToolSelection,
     ) -> SystemParts:
-        note = self._tools_note if tools.specs and not route.info.is_weak else ""
-        base = compose_system(self._system, route.system, request.system, conversation.system, note)
+        texts = self._system
+        more = () if route.info.is_weak else (texts.instructions, texts.tools_note if tools.specs else "")
+        base = compose_system(texts.base, route.system, request.system, conversation.system, *more)
         summary = "" if request.is_autonomous else conversation.summary.text
         return SystemParts(base, summary)
 

@@ -15,6 +15,7 @@ from aish.config.load import check_config, load_config
 from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.tools import PROMPT_FIELDS
+from aish.config.skills import find_skills
 from aish.config.user_decisions import content_hash, distrust, project_content, trust_project_file
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
@@ -167,15 +168,20 @@ def _distrust(environment: LaunchContext) -> int:
 
 
 def _project_files(environment: LaunchContext) -> list[Path]:
-    """The settings of the project, and its instructions for models."""
+    """The settings of the project, and its instructions and skills for models."""
     cwd, env = environment.cwd, environment.env
     settings = paths.find_project_file(cwd, paths.home_dir(env), paths.user_file(env))
     own = paths.config_dir(env)
     instructions = [file.path for file in find_instructions(cwd, env) if file.path.parent != own and not file.problem]
-    found = [*([settings] if settings else []), *instructions]
+    skills = [
+        skill.file.path
+        for skill in find_skills(cwd, env)
+        if not skill.file.problem and not skill.folder.is_relative_to(own)
+    ]
+    found = [*([settings] if settings else []), *instructions, *skills]
     if not found:
         raise ConfigError(
-            f"there is no {paths.PROJECT_FILE} here or above, and no {INSTRUCTION_NAMES[0]}",
+            f"there is no {paths.PROJECT_FILE} here or above, no {INSTRUCTION_NAMES[0]} and no skill",
             hint="run this inside the project",
         )
     return found

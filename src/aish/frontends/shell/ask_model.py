@@ -106,7 +106,7 @@ async def _ask(shell: Shell, text: str, hints: Sequence[CommandHint], *, continu
     ran = context.text()
     if ran and not continues and context.is_unrelated_to(text) and await _is_weak_model(shell, text):
         ran = ""  # a small model mistakes it for a task; it waits for a question that may be about it
-    question = await expand_mentions(text, MentionScope(Path(shell.cwd), shell.runtime.mcp_servers))
+    question = await expand_mentions(text, MentionScope.of(shell.runtime, Path(shell.cwd), text))
     # The first line of the first part names the session, so what was run comes last.
     extra = [TextPart(f"\n\n{ran}")] if ran else []
     if hint_text := hints_for_model(hints):

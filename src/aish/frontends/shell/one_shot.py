@@ -24,6 +24,7 @@ from aish.types.requests import TurnLimits, TurnRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aish.config.instructions import InstructionFile
     from aish.engine.engine import Engine
     from aish.ports import Store
     from aish.types.live_shell import CommandHint
@@ -74,19 +75,22 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
 
 
 def _has_untrusted(runtime: Runtime) -> bool:
-    """Whether the project has instructions for models that the user has not decided about."""
-    if not runtime.config.context.environment:
-        return False
-    return any(file.state == "untrusted" for file in runtime.instruction_files())
+    """Whether the project has instructions or skills for models that the user has not decided about."""
+    return any(file.state == "untrusted" for file in _files_for_models(runtime))
 
 
 def _instruction_notices(runtime: Runtime) -> Iterator[str]:
-    if runtime.config.context.environment:
-        for file in runtime.instruction_files():
-            if file.problem:
-                yield f"{file.path} {file.problem}; it is ignored"
-            elif file.state == "untrusted":
-                yield f"{file.path} is ignored until you trust it: `aish config trust`"
+    for file in _files_for_models(runtime):
+        if file.problem:
+            yield f"{file.path} {file.problem}; it is ignored"
+        elif file.state == "untrusted":
+            yield f"{file.path} is ignored until you trust it: `aish config trust`"
+
+
+def _files_for_models(runtime: Runtime) -> Sequence[InstructionFile]:
+    if not runtime.config.context.environment:
+        return ()
+    return *runtime.instruction_files(), *(skill.file for skill in runtime.skills())
 
 
 async def _answer(
@@ -124,11 +128,11 @@ async def _make_message(runtime: Runtime, question: _Question, hints: Sequence[C
     author must not choose which files are sent."""
     from aish.frontends.shell.command_hints import hints_for_model
 
-    if "@" not in question.words:
+    if "@" not in question.words and not question.words.startswith("/"):
         return UserMessage((TextPart(question.text + hints_for_model(hints)),))
     from aish.frontends.mentions import MentionScope, expand_mentions
 
-    scope = MentionScope(runtime.launch_context.cwd, runtime.mcp_servers)
+    scope = MentionScope.of(runtime, runtime.launch_context.cwd, question.words)
     expanded = await expand_mentions(question.words, scope)
     text = _Question(text_of(expanded.parts[:1]), question.piped).text
     return UserMessage((TextPart(text + hints_for_model(hints)), *expanded.parts[1:]))

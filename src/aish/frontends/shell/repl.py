@@ -178,7 +178,7 @@ class _Repl:
     async def _route(self, line: str) -> RoutedLine:
         """Routes a line, and once more after a refresh: the last command may have defined a word that is not known."""
         live = self._shell.live
-        known = KnownNames.of(live)
+        known = KnownNames.of(live, self._shell.skill_names)
         routed = route_line(line, known)
         is_known = routed.destination is not Destination.MODEL and not routed.unknown
         if live is None or is_known or routed.is_explicit:

@@ -73,6 +73,7 @@ async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReade
                 break
         if runtime.config.context.environment:
             await _ask_about_instructions(runtime, output, reader)
+            await _ask_about_skills(runtime, output, reader)
     except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
         output.note(f"aish: {exc.message}")
     return runtime
@@ -85,6 +86,32 @@ async def _ask_about_instructions(runtime: Runtime, output: Output, reader: Stdi
         await _ask_about(path, notes, runtime, output, reader)
     if untrusted:
         runtime.reread_project()
+
+
+async def _ask_about_skills(runtime: Runtime, output: Output, reader: StdinReader) -> None:
+    """One question for all skills of the project; `s` shows their texts first."""
+    skills = [skill for skill in runtime.skills() if skill.file.state == "untrusted"]
+    if not skills:
+        return
+    output.note(f"This project has {len(skills)} skills for models. No model gets them until you trust them.")
+    for skill in skills:
+        output.note(f"  │ {skill.name}: {skill.description}")
+    env, answer = runtime.launch_context.env, "s"
+    while answer == "s":
+        drop_typed_ahead()
+        typed = await reader.read("Trust them as they are now? [y]es [n]o [s]how [l]ater: ")
+        answer = (typed or "").strip().lower()[:1]
+        for skill in skills:
+            match answer:
+                case "y":
+                    trust_project_file(skill.file.path, env=env, expected=content_hash(skill.file.content))
+                case "n":
+                    refuse(skill.file.path, skill.file.content, env=env)
+                case "s":
+                    output.note(f"{skill.file.path}:")
+                    for line in skill.file.content.decode("utf-8", "replace").splitlines():
+                        output.note(f"  │ {line}")
+    runtime.reread_project()
 
 
 async def _ask_about(path: Path, notes: tuple[str, str], runtime: Runtime, output: Output, reader: StdinReader) -> bool:

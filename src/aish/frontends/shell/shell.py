@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from aish.config.skills import usable_names
 from aish.engine.engine import Engine
 from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
@@ -334,6 +335,9 @@ class Shell:
         self.usage = self.usage + usage
 
     # Commands in the live bash.
+
+    def skill_names(self) -> frozenset[str]:
+        return usable_names(self.runtime.skills())
 
     async def run_line(self, line: str, *, attach: bool, typed: bool = False, is_proposal: bool = False) -> RunResult:
         """Runs a line in the live bash; `attach` adds it to the context of the next question. After a line that the

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from aish.errors import ToolError
 from aish.tools.mcp.text import clean
 from aish.types.messages import AssistantMessage, ImagePart, Message, Part, TextPart, UserMessage, text_of
 from aish.types.tools import ToolOutput
@@ -46,6 +47,15 @@ def tool_output(result: CallResult) -> ToolOutput:
 def resource_output(result: ResourceResult) -> ToolOutput:
     contents = result.contents if isinstance(result.contents, list) else [result.contents]
     return ToolOutput(tuple(_resource_part(entry) for entry in contents if isinstance(entry, dict) and entry))
+
+
+def resource_text(result: ResourceResult, uri: str) -> str:
+    """The text of a resource that has only text. Raises ToolError."""
+    contents = result.contents if isinstance(result.contents, list) else [result.contents]
+    texts = [entry.get("text") for entry in contents if isinstance(entry, dict)]
+    if not texts or not isinstance(texts[0], str):
+        raise ToolError(f"{clean(uri, _LABEL_CHARS)} is not text")
+    return texts[0]
 
 
 def prompt_messages(result: PromptResult) -> tuple[Message, ...]:

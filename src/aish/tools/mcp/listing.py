@@ -14,7 +14,7 @@ import msgspec
 from aish.tools.mcp.schema import normalise
 from aish.tools.mcp.text import clean
 from aish.tools.mcp.transport.headers import HeaderParams, InvalidAnnotation, header_params
-from aish.tools.mcp.types import McpPrompt, McpResource, McpTool, PromptArgument
+from aish.tools.mcp.types import McpPrompt, McpResource, McpSkill, McpTool, PromptArgument
 from aish.types.tools import JsonSchema
 
 MAX_PAGES = 200
@@ -23,8 +23,10 @@ _NAME_CHARS = 256
 _URI_CHARS = 4096
 _DESCRIPTION_CHARS = 4096  # the longest of a real server is 3 kB
 _MAX_ARGUMENTS = 100
+_MAX_SKILL_FILES = 500
+_SHA256 = "sha256:"
 
-Item = TypeVar("Item", McpTool, McpResource, McpPrompt)
+Item = TypeVar("Item", McpTool, McpResource, McpPrompt, McpSkill)
 Warn = Callable[[str], None]
 Read = Callable[[dict[str, Any]], tuple[str, Item, str]]  # to key, item and note
 
@@ -37,6 +39,7 @@ class ListPage(msgspec.Struct):
     tools: msgspec.Raw = msgspec.Raw(b"[]")
     resources: msgspec.Raw = msgspec.Raw(b"[]")
     prompts: msgspec.Raw = msgspec.Raw(b"[]")
+    skills: msgspec.Raw = msgspec.Raw(b"[]")
     nextCursor: Any = None
 
     def items(self, what: str) -> list[msgspec.Raw] | None:
@@ -146,9 +149,7 @@ def _header_params(name: str, schema: Any) -> HeaderParams:
 
 
 def read_resource(fields: dict[str, Any]) -> tuple[str, McpResource, str]:
-    uri = fields.get("uri")
-    if not isinstance(uri, str) or not uri or len(uri) > _URI_CHARS or clean(uri, _URI_CHARS) != uri:
-        raise InvalidItem("a resource has no usable uri")
+    uri = _uri(fields, "resource")
     media_type = _text(fields, "mimeType", 100)
     name, description = _text(fields, "name", _NAME_CHARS), _text(fields, "description", _DESCRIPTION_CHARS)
     return uri, McpResource(uri, name, description, media_type), ""
@@ -163,6 +164,21 @@ def read_prompt(fields: dict[str, Any]) -> tuple[str, McpPrompt, str]:
         if isinstance(entry, dict) and isinstance(entry.get("name"), str)
     ]
     return name, McpPrompt(name, _text(fields, "description", _DESCRIPTION_CHARS), tuple(arguments)), ""
+
+
+def read_skill(fields: dict[str, Any]) -> tuple[str, McpSkill, str]:
+    uri, head = _uri(fields, "skill"), fields.get("frontmatter")
+    if not isinstance(head, dict):
+        raise InvalidItem(f"the skill {clean(uri, 80)} has no frontmatter")
+    name, folder = _name(head, "skill"), uri.rpartition("/")[0] + "/"
+    listed = fields.get("resources")
+    digests = {
+        entry["uri"].removeprefix(folder): entry["digest"].removeprefix(_SHA256).lower()
+        for entry in (listed if isinstance(listed, list) else [])[:_MAX_SKILL_FILES]
+        if isinstance(entry, dict) and _is_text(entry.get("uri"), _URI_CHARS) and _is_text(entry.get("digest"), 80)
+        if entry["uri"].startswith(folder) and entry["digest"].startswith(_SHA256)
+    }
+    return uri, McpSkill(uri, name, _text(head, "description", _DESCRIPTION_CHARS), digests), ""
 
 
 def _fields(raw: msgspec.Raw) -> dict[str, Any]:
@@ -182,6 +198,18 @@ def _name(fields: dict[str, Any], kind: str) -> str:
     if len(name) > _NAME_CHARS or clean(name, _NAME_CHARS) != name:
         raise InvalidItem(f"the {kind} {clean(name, 40)} has a name that is too long or has hidden characters")
     return name
+
+
+def _uri(fields: dict[str, Any], kind: str) -> str:
+    uri = fields.get("uri")
+    if not _is_text(uri, _URI_CHARS):
+        raise InvalidItem(f"a {kind} has no usable uri")
+    return str(uri)
+
+
+def _is_text(value: Any, max_chars: int) -> bool:
+    """Whether it is a text without hidden characters, of that length at most."""
+    return isinstance(value, str) and 0 < len(value) <= max_chars and clean(value, max_chars) == value
 
 
 def _text(fields: dict[str, Any], key: str, max_chars: int) -> str:

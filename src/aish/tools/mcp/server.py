@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from hashlib import sha256
 
 import msgspec
 
@@ -20,7 +21,16 @@ from aish.errors import AishError, ToolError
 from aish.ports import CallContext
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import McpClientSession
-from aish.tools.mcp.types import ListChanged, McpTool, ServerLog, ServerSpec, ServerWarning, SessionEvent
+from aish.tools.mcp.types import (
+    SKILL_FILE,
+    ListChanged,
+    McpSkill,
+    McpTool,
+    ServerLog,
+    ServerSpec,
+    ServerWarning,
+    SessionEvent,
+)
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 # A server that crashes at every start must not be started for ever.
@@ -88,6 +98,23 @@ class McpServer:
 
     def specs(self) -> Sequence[ToolSpec]:
         return self._specs
+
+    @property
+    def has_skills(self) -> bool:
+        """Whether the server is ready and publishes Agent Skills."""
+        return self._session is not None and self._session.facts.offers("skills")
+
+    async def list_skills(self) -> Sequence[McpSkill]:
+        return await self.session.list_skills()
+
+    async def read_skill(self, skill: McpSkill, file: str) -> str:
+        """The text of a file of the skill. Raises ToolError, also if it is not the file that the server has listed."""
+        if file not in (SKILL_FILE, *skill.digests):
+            raise ToolError(f"the skill {skill.name} has no file {file}", status=ResultStatus.NOT_ALLOWED)
+        text = await self.session.read_text(f"{skill.uri.rpartition('/')[0]}/{file}")
+        if (digest := skill.digests.get(file)) and sha256(text.encode()).hexdigest() != digest:
+            raise ToolError(f"{file} of the skill {skill.name} is not the file that its server has listed")
+        return text
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         return await self.session.call_tool(name, arguments, on_status=context.status)

@@ -21,6 +21,7 @@ from aish.tools.mcp.content import (
     ResourceResult,
     prompt_messages,
     resource_output,
+    resource_text,
     tool_output,
 )
 from aish.tools.mcp.errors import FaultKind, FaultTranslator, McpError, SessionGone
@@ -38,16 +39,27 @@ from aish.tools.mcp.handshake import (
     read_facts,
     supports_stateless,
 )
-from aish.tools.mcp.listing import Item, ListPage, ListReader, Read, read_prompt, read_resource, read_tool
+from aish.tools.mcp.listing import Item, ListPage, ListReader, Read, read_prompt, read_resource, read_skill, read_tool
 from aish.tools.mcp.text import clean
 from aish.tools.mcp.transport.headers import mirror_headers
 from aish.tools.mcp.transport.incoming_messages import IncomingMessages
 from aish.tools.mcp.transport.port import Transport
-from aish.tools.mcp.types import Listed, McpPrompt, McpResource, McpTool, OnStatus, Phase, ServerFacts, ServerSpec
+from aish.tools.mcp.types import (
+    Listed,
+    McpPrompt,
+    McpResource,
+    McpSkill,
+    McpTool,
+    OnStatus,
+    Phase,
+    ServerFacts,
+    ServerSpec,
+)
 from aish.types.messages import Message
 from aish.types.tools import Arguments, ToolOutput
 
 _MAX_LISTED = 10_000  # resources and prompts; users search them, models do not read them all
+_MAX_SKILLS = 200  # a model reads them all
 
 
 class McpClientSession:
@@ -137,6 +149,14 @@ class McpClientSession:
         params = {"name": name, "arguments": arguments or {}}
         result = await self._ask("call", "prompts/get", params, PromptResult, timeout_s=timeout_s, what=name)
         return prompt_messages(result)
+
+    async def read_text(self, uri: str) -> str:
+        """The text of a resource, byte for byte. Raises McpError, and ToolError if it is not text."""
+        result = await self._ask("call", "resources/read", {"uri": uri}, ResourceResult, timeout_s=None, what=uri)
+        return resource_text(result, uri)
+
+    async def list_skills(self) -> tuple[McpSkill, ...]:
+        return tuple((await self._list("skills", read_skill, _MAX_SKILLS)).values())
 
     async def _list(self, what: Listed, read: Read[Item], max_items: int) -> dict[str, Item]:
         """Reads all pages. Returns an empty dict if the server says that it has none."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
 Phase = Literal["spawn", "initialize", "list", "call", "shutdown"]
-Listed = Literal["tools", "resources", "prompts"]
+Listed = Literal["tools", "resources", "prompts", "skills"]
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+SKILL_FILE = "SKILL.md"
 
 
 class ServerSpec(msgspec.Struct, frozen=True):
@@ -82,6 +84,20 @@ class McpResource(msgspec.Struct, frozen=True):
     media_type: str = ""
 
 
+class McpSkill(msgspec.Struct, frozen=True):
+    """An Agent Skill that a server publishes. `uri` is that of its `SKILL.md`; `digests` has the SHA-256 of each file,
+    by its path in the skill."""
+
+    uri: str
+    name: str
+    description: str = ""
+    digests: Mapping[str, str] = {}
+
+    @property
+    def files(self) -> list[str]:
+        return [path for path in self.digests if path != SKILL_FILE]
+
+
 class PromptArgument(msgspec.Struct, frozen=True):
     name: str
     description: str = ""
@@ -104,6 +120,9 @@ class ServerFacts(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, object] = {}
 
     def offers(self, what: Listed) -> bool:
+        if what == "skills":
+            extensions = self.capabilities.get("extensions")
+            return isinstance(extensions, dict) and SKILLS_EXTENSION in extensions
         return what in self.capabilities
 
     def announces_changes(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from aish.config.instructions import InstructionFile
 from aish.engine.model.ledger import day_start_ms, dollars
 from aish.frontends.shell.ask_model import ask_model, ask_other_model
 from aish.frontends.shell.commands.arguments import unknown_argument
@@ -72,7 +73,7 @@ async def init(shell: Shell, rest: str) -> None:
 async def reload(shell: Shell, rest: str) -> None:
     """Reads the project's instructions and the environment again."""
     shell.runtime.reread_project()
-    files = await asyncio.to_thread(shell.runtime.instruction_files)
+    files = await asyncio.to_thread(lambda: [*shell.runtime.instruction_files(), *_skill_files(shell)])
     for file in files:
         state = file.problem or (
             "the model gets it" if file.state == "trusted" else f"{file.state}: `:trust` accepts it"
@@ -80,6 +81,23 @@ async def reload(shell: Shell, rest: str) -> None:
         shell.output.note(f"{_relative(file.path, shell.runtime.launch_context.cwd)}: {state}")
     if not files:
         shell.output.note("this project has no instructions for models (AGENTS.md); :init proposes some")
+
+
+def _skill_files(shell: Shell) -> list[InstructionFile]:
+    return [skill.file for skill in shell.runtime.skills()]
+
+
+async def skills(shell: Shell, rest: str) -> None:
+    """Lists the skills, or shows the text of one."""
+    if rest:
+        shell.output.note(await shell.runtime.read_skill(rest))
+        return
+    shell.output.note(await shell.runtime.list_skills())
+    for file in _skill_files(shell):
+        if file.state != "trusted":
+            path = _relative(file.path, shell.runtime.launch_context.cwd)
+            shell.output.note(f"{path}: {file.problem or f'{file.state}: `:trust` accepts it'}")
+    shell.output.note("/NAME at the beginning of a question has the model follow one; :skills NAME shows it")
 
 
 def _relative(path: Path, folder: Path) -> Path:

@@ -33,6 +33,7 @@ class Argument(StrEnum):
     MODEL_TEXT = "MODEL TEXT"
     SESSION = "SESSION"
     SERVER = "SERVER"
+    SKILL = "SKILL"
     TOOL = "TOOL"
     PATH = "PATH"
     SWITCH = "on|off"
@@ -142,6 +143,7 @@ COMMANDS: dict[str, Command] = {
     "config": Command("aish", "the settings that hold", _lazy("conversation.config"), words=("show", "path")),
     "init": Command("aish", "have the model write an AGENTS.md for this project", _lazy("context.init"), A.TEXT),
     "reload": Command("aish", "read the project's instructions (AGENTS.md) again", _lazy("context.reload")),
+    "skills": Command("aish", "the skills of yours and of this project", _lazy("context.skills"), A.SKILL),
     "trust": Command("aish", "trust this project's settings and instructions", _lazy("conversation.trust")),
     "redact": Command("aish", "show a text as it would be stored", _lazy("conversation.redact"), A.TEXT),
     "doctor": Command("aish", "what works here", _lazy("conversation.doctor")),

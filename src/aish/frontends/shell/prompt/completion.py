@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_COMPLETIONS = 200
 _BASH_S = 1.0
 _MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
+_SKILL = re.compile(r"/([a-z0-9-]*)")
 _NEEDS_QUOTES = re.compile(r"[\s@`]")
 
 
@@ -47,10 +48,18 @@ class ShellCompleter(Completer):
         if mention := _MENTION.search(text):
             paths = _list_paths(self._shell.cwd, mention[1].lstrip('"'))
             return [Completion(_quote_mention(path), -len(mention[1])) for path in paths]
+        if found := _SKILL.fullmatch(stripped):
+            names = sorted(name for name in self._shell.skill_names() if name.startswith(found[1]))
+            if names:
+                return [Completion(f"{name} ", -len(found[1])) for name in names]
         live = self._shell.live
         if live is None:
             return []
-        destination = route_line(text, KnownNames.of(live)).destination if stripped else Destination.SHELL
+        destination = (
+            route_line(text, KnownNames.of(live, self._shell.skill_names)).destination
+            if stripped
+            else Destination.SHELL
+        )
         if destination is Destination.MODEL and not stripped.startswith("!") and " " in stripped:
             return []
         return await _complete_command(live, text)
@@ -81,6 +90,8 @@ class ShellCompleter(Completer):
                 return [session.id for session in await shell.runtime.store.list_sessions(limit=50)]
             case Argument.SERVER:
                 return list(shell.runtime.mcp_servers)
+            case Argument.SKILL:
+                return sorted(shell.skill_names())
             case Argument.TOOL:
                 return [spec.name for spec in shell.engine.tools.specs()]
             case Argument.PATH:

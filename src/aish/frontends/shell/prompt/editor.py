@@ -213,7 +213,7 @@ class LineEditor:
             app.invalidate()
 
     def _find_destination(self, text: str) -> Destination:
-        return route_line(text, KnownNames.of(self._shell.live)).destination
+        return route_line(text, KnownNames.of(self._shell.live, self._shell.skill_names)).destination
 
     def _is_unfinished(self) -> bool:
         """Whether Enter adds a line: to a command that bash calls incomplete, and to a question that ends in a

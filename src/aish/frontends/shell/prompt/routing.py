@@ -54,18 +54,20 @@ class RoutedLine(msgspec.Struct, frozen=True):
 
 
 class KnownNames(msgspec.Struct, frozen=True):
-    """What routing asks of a shell: the kind of a first word, whether a file is there, and all names of commands."""
+    """What routing asks of a shell: the kind of a first word, whether a file is there, all names of commands, and the
+    names of skills."""
 
     resolve: Resolve
     exists: Exists
     names: Callable[[], frozenset[str]]
+    skills: Callable[[], frozenset[str]] = frozenset
 
     @classmethod
-    def of(cls, live: LiveShell | None) -> KnownNames:
+    def of(cls, live: LiveShell | None, skills: Callable[[], frozenset[str]] = frozenset) -> KnownNames:
         """Without a live shell nothing is known, so every line is a question."""
         if live is None:
-            return cls(lambda word: None, lambda word: False, frozenset)
-        return cls(live.resolve, live.exists, live.names)
+            return cls(lambda word: None, lambda word: False, frozenset, skills)
+        return cls(live.resolve, live.exists, live.names, skills)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -141,7 +143,8 @@ def route_line(line: str, known: KnownNames) -> RoutedLine:
         return RoutedLine(Destination.NOTHING, "")
     first, question = _first_word(code), RoutedLine(Destination.MODEL, text)
     if _DEFINITION.match(code) is None and not _is_known(first, known.resolve):
-        is_command = _is_mistyped(code, first, known)
+        is_skill = first.startswith("/") and first[1:] in known.skills()
+        is_command = not is_skill and _is_mistyped(code, first, known)
         return RoutedLine(Destination.SHELL, indent + text, unknown=first) if is_command else question
     return question if reads_as_prose(code, known) else RoutedLine(Destination.SHELL, indent + text)
 
