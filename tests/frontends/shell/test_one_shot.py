@@ -32,7 +32,13 @@ def small(monkeypatch):
 
     around = SimpleNamespace(env={})
     return SimpleNamespace(
-        config=Config(), notices=(), find_commands=find, engine=engine, launch_context=around, instruction_files=tuple
+        skills=tuple,
+        config=Config(),
+        notices=(),
+        find_commands=find,
+        engine=engine,
+        launch_context=around,
+        instruction_files=tuple,
     )
 
 
