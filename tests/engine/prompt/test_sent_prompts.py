@@ -49,6 +49,15 @@ def test_only_recent_sessions_are_remembered() -> None:
     assert sent.note("s", second(SystemMessage("other"))) == ""
 
 
+def test_a_prompt_of_many_megabytes_is_not_remembered() -> None:
+    sent, pages = SentPrompts(), tuple(user(f"{number}" + "x" * 1024 * 1024) for number in range(6))
+    sent.note("s", second(*pages[:3]))
+    assert sent.note("s", second(pages[1])) == "message 1 of 3 left the window"
+    for count in range(1, 6):
+        sent.note("s", second(*pages[:count]))
+    assert sent.note("s", second(pages[1])) == ""
+
+
 async def test_the_reason_is_recorded_with_the_usage() -> None:
     steps = [[TextDelta("word " * 20)]] * 12
     bench = Bench(*steps, settings={"rules": ContextRules(token_budget=200)})

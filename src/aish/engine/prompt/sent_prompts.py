@@ -9,32 +9,54 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from aish.types.messages import Message, SystemMessage
+import msgspec
+
+from aish.types.messages import Message, SystemMessage, TextPart, ToolMessage, UserMessage
 from aish.types.requests import StepRequest
 from aish.types.tools import ToolSpec
 
 # Sessions in use at the same time. Their messages are mostly those that the history caches, too.
 _MAX_SESSIONS = 64
+# A larger prompt is not remembered: 64 of them would hold the memory of a server.
+_MAX_PROMPT_CHARS = 4 * 1024 * 1024
+
+
+class _SentPrompt(msgspec.Struct, frozen=True):
+    model: str
+    tools: Sequence[ToolSpec]
+    messages: Sequence[Message]
+    chars: int
 
 
 class SentPrompts:
     def __init__(self) -> None:
-        self._last: OrderedDict[str, tuple[str, Sequence[ToolSpec], Sequence[Message]]] = OrderedDict()
+        self._last: OrderedDict[str, _SentPrompt] = OrderedDict()
 
     def note(self, session: str, request: StepRequest) -> str:
-        """Why this prompt does not begin with the last one of the session; "" if it does, or if there was none."""
+        """Why this prompt does not begin with the last one of the session; "" if it does, or if that is unknown."""
         last = self._last.pop(session, None)
-        self._last[session] = request.model, request.tools, request.messages
+        reason = "" if last is None else _find_break(last, request)
+        known, chars = (0, 0) if last is None or reason else (len(last.messages), last.chars)
+        chars += sum(map(_count_chars, request.messages[known:]))
+        if chars <= _MAX_PROMPT_CHARS:
+            self._last[session] = _SentPrompt(request.model, request.tools, request.messages, chars)
         if len(self._last) > _MAX_SESSIONS:
             self._last.popitem(last=False)
-        return "" if last is None else _find_break(*last, request)
+        return reason
 
 
-def _find_break(model: str, tools: Sequence[ToolSpec], messages: Sequence[Message], request: StepRequest) -> str:
-    if model != request.model:
-        return f"another model: {request.model} after {model}"
-    if tools is not request.tools and tools != request.tools:
+def _count_chars(message: Message) -> int:
+    if isinstance(message, UserMessage | ToolMessage):
+        return sum(len(part.text if isinstance(part, TextPart) else part.data) for part in message.parts)
+    return len(message.text)
+
+
+def _find_break(last: _SentPrompt, request: StepRequest) -> str:
+    if last.model != request.model:
+        return f"another model: {request.model} after {last.model}"
+    if last.tools is not request.tools and last.tools != request.tools:
         return "the tools changed"
+    messages = last.messages
     for index, before in enumerate(messages):
         now = request.messages[index] if index < len(request.messages) else None
         if now is before or now == before:
