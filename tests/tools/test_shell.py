@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aish.app.engines import private_settings
 from aish.app.safety import CommandContainment, CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
@@ -236,6 +237,26 @@ async def test_a_link_to_what_is_hidden_leads_to_nothing(hiding):
     (home / ".config" / "gh").symlink_to(home / ".aws")
     output = await tools(home, fence).call("run", {"command": "cat link .config/gh/credentials"}, Context())
     assert "hush" not in output.parts[0].text
+
+
+@pytest.mark.parametrize("mode", ["bwrap", "landlock"])
+async def test_scripts_of_the_users_own_skills_are_in_sight_and_the_settings_are_not(tmp_path, mode):
+    own, work = tmp_path / ".config" / "aish", tmp_path / "work"
+    script = own / "skills" / "greet" / "greet.sh"
+    for file, text in ((script, "echo greetings"), (own / "config.toml", "hush"), (own / "notes", "hush")):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    work.mkdir()
+    fence = make_sandbox(mode, work, network=False, hides=private_settings({"HOME": str(tmp_path)}), home=tmp_path)
+    if not await fence.probe():
+        pytest.skip(f"this machine has no {mode}, or forbids it")
+    command = f"sh {script}; cat {own}/config.toml {own}/notes"
+    text = (await tools(work, fence).call("run", {"command": command}, Context())).parts[0].text
+    assert "greetings" in text and "hush" not in text
+
+
+def test_settings_without_skills_are_hidden_as_a_folder(tmp_path):
+    assert private_settings({"HOME": str(tmp_path)}) == (tmp_path / ".config" / "aish",)
 
 
 async def test_a_workspace_within_what_is_hidden_stays_in_sight(tmp_path):
