@@ -184,6 +184,7 @@ def context_rules(config: Config) -> ContextRules:
         summarize=context.summarize_on_evict,
         summary_model=context.summary_model,
         summary_tokens=context.summary_tokens,
+        max_tools_share=config.tools.max_window_share,
     )
 
 

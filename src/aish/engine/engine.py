@@ -24,6 +24,7 @@ from aish.types.tools import ToolSpec
 if TYPE_CHECKING:
     from aish.engine.prompt.conversation import Conversations
     from aish.engine.prompt.summary import Summaries
+    from aish.engine.tools.on_demand import ToolDemand
     from aish.engine.turn.builder import TurnBuilder
     from aish.engine.turn.recorder import Recorder
     from aish.engine.turn.runner import TurnRunner
@@ -219,8 +220,14 @@ class Engine:
             side_calls=self.side_calls,
             redact=self._redactor.text,
             system=self._system,
+            make_demand=self._make_demand,
             find_background=self._find_background,
         )
+
+    def _make_demand(self) -> ToolDemand:
+        from aish.engine.tools.on_demand import ToolDemand, ToolUses  # few have so many tools
+
+        return ToolDemand(ToolUses(self.store, self.clock), self._rules.max_tools_share)
 
     @cached_property
     def _recorder(self) -> Recorder:

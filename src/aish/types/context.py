@@ -21,6 +21,7 @@ class ContextRules(msgspec.Struct, frozen=True):
     summarize: bool = False
     summary_model: str = ""
     summary_tokens: int = 400
+    max_tools_share: float = 0.1  # of the window, for the descriptions of many tools
 
 
 class ContextPart(msgspec.Struct, frozen=True):

@@ -62,6 +62,15 @@ class ToolsConfig(Section, frozen=True, forbid_unknown_fields=True):
     """Which tools the model sees."""
 
     offer: Annotated[tuple[str, ...], Meta(description="Names with `*`; an empty list offers none.")] = ("*",)
+    max_window_share: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="How much of the model's window many tools may take. The others are found by `tools__search`;"
+            " 1 shows all.",
+        ),
+    ] = 0.1
 
 
 class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):

@@ -151,6 +151,12 @@ class Dispatcher:
         if call.id in self._cut or not (self._is_complete or call.arguments.strip()):
             text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
+        try:
+            if (found := self._tools.search(call)) is not None:
+                return self._reject(call, Outcome(ResultStatus.OK, (TextPart(found),)))
+            call = self._tools.unwrap(call)
+        except BadArguments as exc:
+            return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, f"{exc}. Send one JSON object."))
         spec = self._tools.find(call.name) or (self._tools.find_meant(call.name) if self._repair else None)
         if spec is None:
             return self._reject(call, self._no_such_tool(call.name))
@@ -310,6 +316,8 @@ class Dispatcher:
         outcome = self._outcomes[call.id].truncate(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._channel.send_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
+        if isinstance(item, PreparedCall) and outcome.status is ResultStatus.OK:
+            await self._tools.note_use(item.spec.name)
         repairs = item.repairs if isinstance(item, PreparedCall) else ()
         await self._channel.send(result_event(call, outcome, effect, repairs), call.id)
 

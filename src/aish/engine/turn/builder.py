@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,13 +18,14 @@ from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.input_notes import add_notes
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
-from aish.engine.tools.selection import ToolSelection, combine_tools
+from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import UsageError
+from aish.planner.run import question_text
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView, SystemTexts
@@ -36,6 +37,7 @@ from aish.types.runs import Planning
 from aish.types.tools import Effect, ToolSpec
 
 if TYPE_CHECKING:
+    from aish.engine.tools.on_demand import ToolDemand
     from aish.planner.planner import Planner
     from aish.planner.run import PlanRun
 
@@ -51,6 +53,7 @@ class TurnBuilder:
         side_calls: SideCalls,
         redact: Callable[[str], str],
         system: SystemTexts,
+        make_demand: Callable[[], ToolDemand],
         find_background: FindBackground,
     ) -> None:
         self._tools = tools
@@ -60,6 +63,7 @@ class TurnBuilder:
         self._side_calls = side_calls
         self._redact = redact
         self._system = system
+        self._make_demand = make_demand
         self._find_background = find_background
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
@@ -80,6 +84,8 @@ class TurnBuilder:
             ask = answer_from(request.answers, ask)
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
         tools = self._select_for(request, toolset, interactive=ask is not None)
+        if len(tools.specs) > MANY_TOOLS:
+            tools = await self._limit_tools(tools, request, selected.route)
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, tools)
         system = self._system_parts(request, selected.route, conversation, tools)
@@ -118,6 +124,8 @@ class TurnBuilder:
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
         tools = self._select_for(request, self.toolset(request.dynamic_mcp), interactive=True)
+        if len(tools.specs) > MANY_TOOLS:
+            tools = await self._limit_tools(tools, request, selected.route)
         request = await self.add_background(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
@@ -143,7 +151,7 @@ class TurnBuilder:
         from aish.planner.writer import PlanWriter
 
         planning = request.planner or Planning()
-        specs = {spec.name: spec for spec in tools.specs if not tools.is_client_tool(spec.name)}
+        specs = {spec.name: spec for spec in tools.specs if tools.find(spec.name) is not None}
         if not specs:
             return None
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
@@ -163,6 +171,19 @@ class TurnBuilder:
         base = compose_system(texts.base, route.system, request.system, conversation.system, *more)
         summary = "" if request.is_autonomous else conversation.summary.text
         return SystemParts(base, summary)
+
+    @cached_property
+    def _demand(self) -> ToolDemand:
+        return self._make_demand()
+
+    async def _limit_tools(self, tools: ToolSelection, request: TurnRequest, route: Route) -> ToolSelection:
+        """The tools with fewer of them shown, if all would take too much of the model's window."""
+        if not self._demand.is_needed(tools, route.info.context_size):
+            return tools
+        if route.info.is_weak:
+            return self._demand.limit_to_question(tools, question_text(request))
+        demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
+        return await self._demand.limit(tools, route.info.context_size, demanded=demanded)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
         """All tools, with those of the dynamic MCP servers of a request."""

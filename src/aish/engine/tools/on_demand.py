@@ -1,0 +1,203 @@
+"""Shows a model a few of very many tools, and finds the others for it.
+
+The descriptions of hundreds of tools fill the window of a model and make it choose wrongly. If they would take more
+than a share of the window, the model sees the tools that were used most, `tools__search` and `tools__call`. What it
+finds with the first it calls with the second, so the tools of the prompt never change, and a backend need not read it
+again. A call through `tools__call` is the call of that tool for everything else: the gate, limits, results.
+
+The smallest models cannot work in two steps. They see the tools that fit their question best; reading a short prompt
+again costs them little.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, encode_counted_tools
+from aish.engine.tools.search_index import ToolIndex
+from aish.engine.tools.selection import MANY_TOOLS, ToolSelection
+from aish.ports import Clock, Store
+from aish.tool_calls.repair.repair import BadArguments, parse_arguments
+from aish.types.messages import ToolCall
+from aish.types.records import Document
+from aish.types.tools import Effect, ToolSpec
+
+SEARCH_NAME, CALL_NAME = "tools__search", "tools__call"
+# Of a model whose window is unknown; most of those are large ones.
+_USUAL_WINDOW = 128_000
+_MAX_FOUND = 5
+_MAX_FOR_SMALL_MODELS = 8
+_MAX_NAMES_CHARS = 4000  # about 1 000 tokens
+_MAX_SHOWN_SETS = 32
+_MAX_COUNTED = 1000  # names of tools
+_USES = "tool_uses"  # the kind of the document that counts them
+_OWN_SOURCES = ("shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
+
+_CALL = ToolSpec(
+    CALL_NAME,
+    f"Call a tool that {SEARCH_NAME} has found.",
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool, as it was found"},
+            "arguments": {"type": "object", "description": "Its arguments, by the schema that was found"},
+        },
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    },
+    Effect.READ,
+    "tools",
+)
+_SEARCH_SCHEMA = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What the tool should do, in a few words"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+class ToolUses:
+    """Counts how often each tool was called, in a document of the store. The counts of a process hold from its next
+    start on for what models see; of two processes that count at the same time one may lose some."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._counts: Counter[str] | None = None
+
+    async def load(self) -> Mapping[str, int]:
+        if self._counts is None:
+            document = await self._store.find(_USES, _USES)
+            self._counts = Counter(_decode_counts(document.body) if document else {})
+        return self._counts
+
+    async def note(self, name: str) -> None:
+        await self.load()
+        assert self._counts is not None
+        self._counts[name] += 1
+        body = msgspec.json.encode(dict(self._counts.most_common(_MAX_COUNTED)))
+        await self._store.put(Document(_USES, _USES, body, created_ms=self._clock.now_ms()), wait=False)
+
+
+def _decode_counts(body: bytes) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, int])
+    except msgspec.MsgspecError:
+        return {}
+
+
+class ToolDemand:
+    """Decides which of the tools that a request may use are shown to the model."""
+
+    def __init__(self, uses: ToolUses, max_window_share: float) -> None:
+        self._uses = uses
+        self._max_share = max_window_share
+        self._sizes: dict[str, tuple[ToolSpec, int]] = {}
+        self._shown: OrderedDict[tuple[tuple[str, ...], int], frozenset[str]] = OrderedDict()
+        self._index: tuple[Sequence[ToolSpec], ToolIndex] = ((), ToolIndex(()))
+
+    def is_needed(self, tools: ToolSelection, window: int | None) -> bool:
+        own = tools.own_specs
+        return len(own) > MANY_TOOLS and sum(map(self._size, own)) > self._room(window)
+
+    async def limit(self, tools: ToolSelection, window: int | None, *, demanded: str = "") -> ToolSelection:
+        """The selection with the tools that were used most, and with the search. `demanded` names one that the request
+        has the model call."""
+        own = tools.own_specs
+        names = tuple(spec.name for spec in own)
+        room = self._room(window)
+        shown = self._shown.get((names, room))
+        if shown is None:
+            shown = self._shown[names, room] = frozenset(self._choose(own, await self._uses.load(), room))
+            if len(self._shown) > _MAX_SHOWN_SETS:
+                self._shown.popitem(last=False)
+        visible = [spec for spec in own if spec.name in shown or spec.name == demanded]
+        hidden = [spec for spec in own if spec.name not in shown]
+        return tools.show_only(visible, (_CALL, _describe_search(hidden)), OnDemand(self._index_of(own), self._uses))
+
+    def limit_to_question(self, tools: ToolSelection, question: str) -> ToolSelection:
+        """The selection with the tools that fit the question best, for the smallest models."""
+        own = tools.own_specs
+        found = {spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)}
+        return tools.show_only([spec for spec in own if spec.name in found], (), None)
+
+    def _room(self, window: int | None) -> int:
+        """In bytes."""
+        return int((window or _USUAL_WINDOW) * self._max_share) * BYTES_PER_TOKEN
+
+    def _choose(self, own: Sequence[ToolSpec], uses: Mapping[str, int], room: int) -> Iterable[str]:
+        """The tools that were used most, then those of aish itself, as many as there is room for."""
+
+        def rank(spec: ToolSpec) -> tuple[int, int, str]:
+            place = _OWN_SOURCES.index(spec.source) if spec.source in _OWN_SOURCES else len(_OWN_SOURCES)
+            return -uses.get(spec.name, 0), place, spec.name
+
+        for spec in sorted(own, key=rank):
+            if not uses.get(spec.name) and spec.source not in _OWN_SOURCES:
+                return
+            room -= self._size(spec)
+            if room >= 0:
+                yield spec.name
+
+    def _size(self, spec: ToolSpec) -> int:
+        found = self._sizes.get(spec.name)
+        if found is None or found[0] is not spec:
+            found = self._sizes[spec.name] = spec, len(encode_counted_tools((spec,)))
+        return found[1]
+
+    def _index_of(self, own: Sequence[ToolSpec]) -> ToolIndex:
+        known, index = self._index
+        if len(known) != len(own) or any(a is not b for a, b in zip(known, own, strict=True)):
+            index = ToolIndex(own)
+            self._index = tuple(own), index
+        return index
+
+
+class OnDemand(msgspec.Struct, frozen=True):
+    """What a selection needs to search its tools and to call what was found."""
+
+    index: ToolIndex
+    uses: ToolUses
+
+    def search(self, call: ToolCall) -> str | None:
+        """The tools that a call of `tools__search` finds, with their schemas; None for another call. Raises
+        BadArguments."""
+        if call.name != SEARCH_NAME:
+            return None
+        fields, _ = parse_arguments(call.arguments)
+        found = self.index.search(str(fields.get("query", "")), _MAX_FOUND)
+        if not found:
+            return "No tool fits these words. Try others, such as what it would read or change."
+        return "\n\n".join(map(_describe_tool, found)) + f"\n\nCall one with {CALL_NAME}."
+
+    def unwrap(self, call: ToolCall) -> ToolCall:
+        """The call that a call of `tools__call` means. Raises BadArguments."""
+        if call.name != CALL_NAME:
+            return call
+        fields, _ = parse_arguments(call.arguments)
+        name, given = fields.get("name"), fields.get("arguments", {})
+        if not isinstance(name, str) or not name:
+            raise BadArguments(f"{CALL_NAME} needs the name of a tool")
+        text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        return msgspec.structs.replace(call, name=name, arguments=text)
+
+
+def _describe_tool(spec: ToolSpec) -> str:
+    return f"{spec.name}: {spec.description}\nSchema: {msgspec.json.encode(spec.schema).decode()}"
+
+
+def _describe_search(hidden: Sequence[ToolSpec]) -> ToolSpec:
+    """The search, with the names of what it can find, cut where they would be too long."""
+    sources: dict[str, list[str]] = {}
+    for spec in hidden:
+        sources.setdefault(spec.source, []).append(spec.name.partition("__")[2] or spec.name)
+    lines, each = [], _MAX_NAMES_CHARS // max(1, len(sources))
+    for source, names in sources.items():
+        listed = ", ".join(names)
+        cut = listed if len(listed) <= each else f"{listed[:each].rpartition(', ')[0]}, …"
+        lines.append(f"- {source} ({len(names)}): {cut}")
+    text = f"Find tools by what they do. There are {len(hidden)} more than you see:"
+    return ToolSpec(SEARCH_NAME, "\n".join((text, *lines)), _SEARCH_SCHEMA, Effect.READ, "tools")
