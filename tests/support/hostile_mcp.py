@@ -72,6 +72,10 @@ def mode_skills(server: Server) -> None:
     }
 
 
+def mode_no_skill_list(server: Server) -> None:
+    on_method(server, "skills/list", lambda message: fail(message["id"], -32000, "not today"))
+
+
 # Starting and ending
 
 

@@ -44,7 +44,7 @@ def skill_in(folder: Path, state: str = "trusted") -> SkillFile:
 def tools_for(*skills: SkillFile) -> SkillTools:
     known = list(skills)
     is_secret = SecretNames(ShellContext(cwd="/", home="/home/me"))
-    return SkillTools(lambda: known, dict, is_secret)
+    return SkillTools(lambda: known, is_secret)
 
 
 async def test_without_a_usable_skill_there_is_no_tool(folder: Path) -> None:
@@ -62,11 +62,19 @@ async def test_the_description_of_the_tool_names_each_skill_and_stays_the_same(f
     assert tools.specs() is tools.specs()
 
 
-async def test_a_long_list_of_skills_is_cut_in_the_description_and_whole_in_a_call(folder: Path) -> None:
-    skills = [skill_in(folder)] * 2000
-    tools = tools_for(*skills)
-    assert len(tools.specs()[0].description) < 17_000
-    assert len((await tools.list_all()).splitlines()) == 2000
+async def test_a_long_list_of_skills_is_cut(folder: Path) -> None:
+    description = tools_for(*[skill_in(folder)] * 2000).specs()[0].description
+    assert len(description) < 17_000 and description.endswith("\n- …")
+
+
+async def test_skills_are_looked_up_again_when_that_is_asked_for(folder: Path) -> None:
+    known: list[SkillFile] = []
+    tools = SkillTools(lambda: known, lambda path, glob=False: False)
+    assert tools.specs() == ()
+    known.append(skill_in(folder))
+    assert tools.specs() == ()
+    tools.reread()
+    assert len(tools.specs()) == 1 and (await tools.read("release")).startswith("Tag it.")
 
 
 async def test_a_skill_is_read_with_the_names_of_its_files(folder: Path) -> None:

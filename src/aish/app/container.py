@@ -329,15 +329,13 @@ class Container:
     async def read_skill(self, name: str, file: str = "") -> str:
         return await self._skill_tools.read(name, file)
 
-    async def list_skills(self) -> str:
-        return await self._skill_tools.list_all()
-
     @cached_property
     def _skill_tools(self) -> SkillTools:
-        return SkillTools(self.skills, lambda: self._mcp.servers, SecretNames(self.shell_context))
+        return SkillTools(self.skills, SecretNames(self.shell_context))
 
     def reread_project(self) -> None:
         self.__dict__.pop("project_context", None)
+        self._skill_tools.reread()
 
     @cached_property
     def project_context(self) -> ProjectContext:

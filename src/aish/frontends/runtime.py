@@ -296,9 +296,6 @@ class Runtime(Protocol):
     async def read_skill(self, name: str, file: str = "") -> str:
         """The text of a skill, or of a file of it. Raises ToolError."""
 
-    async def list_skills(self) -> str:
-        """The usable skills, those of MCP servers too, a line each."""
-
     def reread_project(self) -> None:
         """Reads the instructions, the skills and the environment again. The next turn begins with what is found."""
 

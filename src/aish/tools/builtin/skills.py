@@ -1,26 +1,29 @@
 """`skills__read`: gives a model the text of an Agent Skill, or of a file that belongs to it, when it needs it.
 
-The description of the tool lists the skills of the user, and those that the user trusts. Skills of MCP servers are
-listed by a call, since their servers connect at any time and their texts are not trusted. Reading runs nothing: scripts
-of a skill are run by other tools, which the gate asks about as ever.
+The description of the tool lists the skills of the user and those that the user trusts. An MCP server that has skills
+has a tool of its own for them. Reading runs nothing: scripts of a skill are run by other tools, which the gate asks
+about.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aish.config.skills import SKILL_FILE, SkillFile
-from aish.errors import AishError, ToolError
+from aish.errors import ToolError
 from aish.ports import CallContext
-from aish.tools.mcp.types import McpSkill
-from aish.tools.workspace import IsSecret, Workspace
 from aish.types.messages import TextPart
+from aish.types.skills import READ_SKILL_SCHEMA, READ_SKILL_TEXT
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+
+if TYPE_CHECKING:
+    from aish.tools.workspace import IsSecret, Workspace
 
 # About 25 000 tokens; a skill that needs more is divided into files.
 MAX_SKILL_BYTES = 100_000
@@ -28,98 +31,51 @@ MAX_SKILL_BYTES = 100_000
 _MAX_LIST_CHARS = 16_000
 _MAX_FILES = 100
 _MAX_DEPTH = 4
-_SPEC = ToolSpec(
-    "read",
-    "Read a skill, which says how a kind of work is done here, before you do that work. With a file: reads that file "
-    "of the skill. Without a name: lists all skills.",
-    {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "Name of the skill"},
-            "file": {"type": "string", "description": "A file that belongs to the skill, such as references/x.md"},
-        },
-        "additionalProperties": False,
-    },
-    Effect.READ,
-    "skills",
-    timeout_s=30,
-)
-
-
-class SkillServer(Protocol):
-    """An MCP server that may have skills."""
-
-    @property
-    def has_skills(self) -> bool: ...
-
-    async def list_skills(self) -> Sequence[McpSkill]: ...
-
-    async def read_skill(self, skill: McpSkill, file: str) -> str:
-        """The text of a file of the skill. Raises ToolError."""
+_SPEC = ToolSpec("read", READ_SKILL_TEXT, READ_SKILL_SCHEMA, Effect.READ, "skills", timeout_s=30)
 
 
 class SkillTools:
-    """A Toolset. It has its tool only while there are skills."""
+    """A Toolset. It has its tool only if there are skills."""
 
-    def __init__(
-        self,
-        skills: Callable[[], Sequence[SkillFile]],
-        servers: Callable[[], Mapping[str, SkillServer]],
-        is_secret: IsSecret,
-    ) -> None:
-        self._list_skills = skills
-        self._servers = servers
+    def __init__(self, skills: Callable[[], Sequence[SkillFile]], is_secret: IsSecret) -> None:
+        self._find = skills
         self._is_secret = is_secret
-        self._described: tuple[Sequence[SkillFile], bool] = ((), False)
-        self._specs: Sequence[ToolSpec] = ()
+        self._specs: Sequence[ToolSpec] | None = None  # the list is asked for several times in a request
+
+    @cached_property
+    def _skills(self) -> list[SkillFile]:
+        return [skill for skill in self._find() if skill.is_usable]
+
+    def reread(self) -> None:
+        """Has the skills looked up again."""
+        self.__dict__.pop("_skills", None)
+        self._specs = None
 
     def specs(self) -> Sequence[ToolSpec]:
-        skills, has_remote = self._list_skills(), any(server.has_skills for server in self._servers().values())
-        if skills is not self._described[0] or has_remote is not self._described[1]:
-            self._described = skills, has_remote
-            self._specs = (_describe(skills, has_remote=has_remote),) if has_remote or _usable(skills) else ()
+        if self._specs is None:
+            self._specs = (_describe(self._skills),) if self._skills else ()
         return self._specs
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
         if name != _SPEC.name:
             raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
-        skill, file = str(arguments.get("name", "")), str(arguments.get("file", ""))
-        text = await self.read(skill, file) if skill else await self.list_all()
+        text = await self.read(str(arguments.get("name", "")), str(arguments.get("file", "")))
         return ToolOutput((TextPart(text),))
 
     async def aclose(self) -> None:
         """There is nothing to close."""
 
-    async def list_all(self) -> str:
-        """One line for each skill. Those of an MCP server are named `SERVER:NAME`."""
-        lines = [_format(skill) for skill in _usable(self._list_skills())]
-        for alias, server in self._servers().items():
-            if server.has_skills:
-                try:
-                    skills = await server.list_skills()
-                except AishError as exc:
-                    lines.append(f"(the skills of the MCP server {alias} cannot be listed: {exc.message})")
-                    continue
-                lines += [f"{alias}:{skill.name}: {skill.description}" for skill in skills]
-        return "\n".join(lines) or "There are no skills."
-
     async def read(self, name: str, file: str = "") -> str:
-        """The text of the skill, or of a file of it. Raises ToolError."""
-        skill = next((each for each in _usable(self._list_skills()) if each.name == name), None)
-        if skill is not None:
-            return await asyncio.to_thread(self._read_local, skill, file)
-        alias, _, remote = name.partition(":")
-        server = self._servers().get(alias)
-        if not remote or server is None or not server.has_skills:
-            raise ToolError(f"there is no skill {name}; without a name this tool lists them")
-        entry = next((each for each in await server.list_skills() if each.name == remote), None)
-        if entry is None:
-            raise ToolError(f"the MCP server {alias} has no skill {remote}")
-        text = await server.read_skill(entry, file or SKILL_FILE)
-        return text if file else f"[from the MCP server {alias}]\n{text}\n\nOther files: {_join(entry.files)}"
+        """The text of a skill, or of a file of it. Raises ToolError."""
+        skill = next((each for each in self._skills if each.name == name), None)
+        if skill is None:
+            raise ToolError(f"there is no skill {name}; there are {_join([each.name for each in self._skills])}")
+        return await asyncio.to_thread(self._read_local, skill, file)
 
     def _read_local(self, skill: SkillFile, file: str) -> str:
         """Reads the file as it is now; the text of `SKILL.md` is the one that the user trusts."""
+        from aish.tools.workspace import Workspace  # few turns read a skill
+
         workspace = Workspace(skill.folder)
         try:
             if not file:
@@ -136,27 +92,17 @@ class SkillTools:
         return f"Folder: {skill.folder}\nOther files: {_join(files)}{tools}"
 
 
-def _usable(skills: Sequence[SkillFile]) -> list[SkillFile]:
-    return [skill for skill in skills if skill.is_usable]
-
-
-def _format(skill: SkillFile) -> str:
-    return f"{skill.name}: {' '.join(skill.description.split())}"
-
-
-def _describe(skills: Sequence[SkillFile], *, has_remote: bool) -> ToolSpec:
+def _describe(skills: Sequence[SkillFile]) -> ToolSpec:
     """The tool with the list of the skills in its description, cut where it would be too long."""
-    lines, left = [], _MAX_LIST_CHARS
-    for skill in _usable(skills):
-        line = f"- {_format(skill)}"
+    lines, left = [_SPEC.description], _MAX_LIST_CHARS
+    for skill in skills:
+        line = f"- {skill.name}: {' '.join(skill.description.split())}"
         left -= len(line)
         if left < 0:
             lines.append("- …")
             break
         lines.append(line)
-    if has_remote:
-        lines.append("- MCP servers have more")
-    return msgspec.structs.replace(_SPEC, description="\n".join((_SPEC.description, *lines)))
+    return msgspec.structs.replace(_SPEC, description="\n".join(lines))
 
 
 def _list_files(workspace: Workspace) -> list[str]:

@@ -37,6 +37,7 @@ async def open_session(
     async with AsyncExitStack() as stack:
         session = await _connect(stack, spec, http, on_event)
         await session.refresh_tools()
+        await session.refresh_skills()
         yield session
 
 

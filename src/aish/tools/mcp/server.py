@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from hashlib import sha256
 
 import msgspec
 
@@ -22,7 +21,6 @@ from aish.ports import CallContext
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import (
-    SKILL_FILE,
     ListChanged,
     McpSkill,
     McpTool,
@@ -31,6 +29,8 @@ from aish.tools.mcp.types import (
     ServerWarning,
     SessionEvent,
 )
+from aish.types.messages import TextPart
+from aish.types.skills import READ_SKILL_SCHEMA, READ_SKILL_TEXT
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 # A server that crashes at every start must not be started for ever.
@@ -43,6 +43,8 @@ _LOG_LINES = 200
 _DEBOUNCE_S = 0.1
 # The engine's limit on a call is longer than the session's, which has the better error message.
 _MARGIN_S = 5.0
+_READ_SKILL = "read_skill"
+_MAX_SKILLS_CHARS = 16_000  # about 4 000 tokens
 
 OpenSession = Callable[[ServerSpec, Callable[[SessionEvent], None]], AbstractAsyncContextManager[McpClientSession]]
 
@@ -72,6 +74,7 @@ class McpServer:
         self._open_session = open_session
         self._session: McpClientSession | None = None
         self._specs: tuple[ToolSpec, ...] = ()
+        self._skill_spec: ToolSpec | None = None
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._changed = asyncio.Event()
         self._start_ended = asyncio.Event()
@@ -99,24 +102,10 @@ class McpServer:
     def specs(self) -> Sequence[ToolSpec]:
         return self._specs
 
-    @property
-    def has_skills(self) -> bool:
-        """Whether the server is ready and publishes Agent Skills."""
-        return self._session is not None and self._session.facts.offers("skills")
-
-    async def list_skills(self) -> Sequence[McpSkill]:
-        return await self.session.list_skills()
-
-    async def read_skill(self, skill: McpSkill, file: str) -> str:
-        """The text of a file of the skill. Raises ToolError, also if it is not the file that the server has listed."""
-        if file not in (SKILL_FILE, *skill.digests):
-            raise ToolError(f"the skill {skill.name} has no file {file}", status=ResultStatus.NOT_ALLOWED)
-        text = await self.session.read_text(f"{skill.uri.rpartition('/')[0]}/{file}")
-        if (digest := skill.digests.get(file)) and sha256(text.encode()).hexdigest() != digest:
-            raise ToolError(f"{file} of the skill {skill.name} is not the file that its server has listed")
-        return text
-
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        if name == _READ_SKILL and self._skill_spec in self._specs:
+            text = await self.session.read_skill(str(arguments.get("name", "")), str(arguments.get("file", "")))
+            return ToolOutput((TextPart(text),))
         return await self.session.call_tool(name, arguments, on_status=context.status)
 
     async def wait_until_started(self) -> None:
@@ -237,7 +226,11 @@ class McpServer:
     def _update_tools(self) -> None:
         assert self._session is not None
         offered = [tool for tool in self._session.tools if _is_offered(tool.name, self.exposure)]
-        self._set_specs(tuple(self._spec_of(tool) for tool in offered))
+        specs = [self._spec_of(tool) for tool in offered]
+        self._skill_spec = _describe_skills(self._session.skills, self.spec)
+        if self._skill_spec is not None and all(spec.name != _READ_SKILL for spec in specs):
+            specs.append(self._skill_spec)
+        self._set_specs(tuple(specs))
 
     def _set_specs(self, specs: tuple[ToolSpec, ...]) -> None:
         if specs != self._specs:
@@ -255,6 +248,15 @@ class McpServer:
             output_schema=tool.output_schema,
             hints={"readOnly": tool.read_only, "destructive": tool.destructive, "openWorld": tool.open_world},
         )
+
+
+def _describe_skills(skills: Sequence[McpSkill], server: ServerSpec) -> ToolSpec | None:
+    """The tool that reads the skills of a server, with their names and descriptions; None if it has none."""
+    if not skills:
+        return None
+    lines = [f"- {skill.name}: {' '.join(skill.description.split())}" for skill in skills]
+    text = "\n".join((READ_SKILL_TEXT, *lines))[:_MAX_SKILLS_CHARS]
+    return ToolSpec(_READ_SKILL, text, READ_SKILL_SCHEMA, Effect.READ, server.name, server.call_timeout_s + _MARGIN_S)
 
 
 def _is_offered(name: str, exposure: ToolExposure) -> bool:

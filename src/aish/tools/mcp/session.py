@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from aish.errors import AishError
+from aish.errors import AishError, ToolError
 from aish.net.jsonrpc_message import METHOD_NOT_FOUND, RpcError
 from aish.tools.mcp.content import (
     CallResult,
@@ -45,6 +46,7 @@ from aish.tools.mcp.transport.headers import mirror_headers
 from aish.tools.mcp.transport.incoming_messages import IncomingMessages
 from aish.tools.mcp.transport.port import Transport
 from aish.tools.mcp.types import (
+    SKILL_FILE,
     Listed,
     McpPrompt,
     McpResource,
@@ -56,7 +58,7 @@ from aish.tools.mcp.types import (
     ServerSpec,
 )
 from aish.types.messages import Message
-from aish.types.tools import Arguments, ToolOutput
+from aish.types.tools import Arguments, ResultStatus, ToolOutput
 
 _MAX_LISTED = 10_000  # resources and prompts; users search them, models do not read them all
 _MAX_SKILLS = 200  # a model reads them all
@@ -75,6 +77,7 @@ class McpClientSession:
         stateless: bool,
     ) -> None:
         self.tools: tuple[McpTool, ...] = ()
+        self.skills: tuple[McpSkill, ...] = ()
         self.facts = ServerFacts("")
         self._spec = spec
         self._transport = transport
@@ -155,8 +158,25 @@ class McpClientSession:
         result = await self._ask("call", "resources/read", {"uri": uri}, ResourceResult, timeout_s=None, what=uri)
         return resource_text(result, uri)
 
-    async def list_skills(self) -> tuple[McpSkill, ...]:
-        return tuple((await self._list("skills", read_skill, _MAX_SKILLS)).values())
+    async def refresh_skills(self) -> None:
+        """Lists the skills that the server publishes. One that cannot list them is of use without them."""
+        if self.facts.offers("skills"):
+            try:
+                self.skills = tuple((await self._list("skills", read_skill, _MAX_SKILLS)).values())
+            except McpError as exc:
+                self._incoming.warn(f"the skills cannot be listed: {exc.message}")
+
+    async def read_skill(self, name: str, file: str = "") -> str:
+        """The text of a skill, or of a file of it. Raises ToolError, also if it is not what the server has listed."""
+        skill = next((each for each in self.skills if each.name == name), None)
+        path = file or SKILL_FILE
+        if skill is None or path not in (SKILL_FILE, *skill.digests):
+            what = f"the skill {name} has no file {file}" if skill else f"there is no skill {name}"
+            raise ToolError(f"{what} at the MCP server {self.server}", status=ResultStatus.NOT_ALLOWED)
+        text = await self.read_text(f"{skill.uri.rpartition('/')[0]}/{path}")
+        if (digest := skill.digests.get(path)) and sha256(text.encode()).hexdigest() != digest:
+            raise ToolError(f"{path} of the skill {name} is not the file that its server has listed")
+        return text if file else f"{text}\n\nOther files: {', '.join(skill.files) or 'none'}"
 
     async def _list(self, what: Listed, read: Read[Item], max_items: int) -> dict[str, Item]:
         """Reads all pages. Returns an empty dict if the server says that it has none."""

@@ -92,11 +92,13 @@ async def skills(shell: Shell, rest: str) -> None:
     if rest:
         shell.output.note(await shell.runtime.read_skill(rest))
         return
-    shell.output.note(await shell.runtime.list_skills())
-    for file in _skill_files(shell):
-        if file.state != "trusted":
-            path = _relative(file.path, shell.runtime.launch_context.cwd)
-            shell.output.note(f"{path}: {file.problem or f'{file.state}: `:trust` accepts it'}")
+    found = shell.runtime.skills()
+    for skill in found:
+        path, problem = _relative(skill.file.path, shell.runtime.launch_context.cwd), skill.file.problem
+        state = problem or f"{skill.file.state}: `:trust` accepts it"
+        shell.output.note(f"{skill.name}: {skill.description}" if skill.is_usable else f"{path}: {state}")
+    if not found:
+        shell.output.note("there are no skills here")
     shell.output.note("/NAME at the beginning of a question has the model follow one; :skills NAME shows it")
 
 
