@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.app.engines import private_settings
+from aish.app.engines import hidden_settings
 from aish.app.safety import CommandContainment, CommandRunner
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
@@ -247,7 +247,7 @@ async def test_scripts_of_the_users_own_skills_are_in_sight_and_the_settings_are
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     work.mkdir()
-    fence = make_sandbox(mode, work, network=False, hides=private_settings({"HOME": str(tmp_path)}), home=tmp_path)
+    fence = make_sandbox(mode, work, network=False, hides=hidden_settings({"HOME": str(tmp_path)}, work), home=tmp_path)
     if not await fence.probe():
         pytest.skip(f"this machine has no {mode}, or forbids it")
     command = f"sh {script}; cat {own}/config.toml {own}/notes"
@@ -255,8 +255,12 @@ async def test_scripts_of_the_users_own_skills_are_in_sight_and_the_settings_are
     assert "greetings" in text and "hush" not in text
 
 
-def test_settings_without_skills_are_hidden_as_a_folder(tmp_path):
-    assert private_settings({"HOME": str(tmp_path)}) == (tmp_path / ".config" / "aish",)
+def test_settings_are_hidden_as_a_folder_without_skills_and_within_a_workspace(tmp_path):
+    own, env = tmp_path / ".config" / "aish", {"HOME": str(tmp_path)}
+    assert hidden_settings(env, tmp_path / "work") == (own,)
+    (own / "skills").mkdir(parents=True)
+    assert hidden_settings(env, tmp_path / "work") == (own / "config.toml",)
+    assert hidden_settings(env, tmp_path) == (own,)
 
 
 async def test_a_workspace_within_what_is_hidden_stays_in_sight(tmp_path):

@@ -24,9 +24,9 @@ from aish.app.engines import (
     add_telemetry,
     endpoint_flags,
     find_background,
+    hidden_paths,
     make_store,
     private_paths,
-    private_settings,
     proxies_of,
     secret_variables,
     secrets_of,
@@ -129,7 +129,8 @@ class Container:
         self._clock = SystemClock()
         self._tools = Registry()
         self._mcp = self._make_mcp_connections()
-        self._commands = CommandRunner(environment, self.config.safety, self._private)
+        hides = hidden_paths(self.config, environment.env, environment.cwd)
+        self._commands = CommandRunner(environment, self.config.safety, hides)
         self._ide: IdeTools | None = None
 
     @property
@@ -262,7 +263,7 @@ class Container:
     @cached_property
     def shell_context(self) -> ShellContext:
         env, cwd = self.launch_context.env, str(self.launch_context.cwd)
-        private = (str(paths.data_dir(env)), *map(str, private_settings(env)))
+        private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
         return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
 
     def live_shell(

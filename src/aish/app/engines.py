@@ -144,18 +144,28 @@ def presets_of(config: Config) -> dict[str, Preset]:
     }
 
 
-def private_settings(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The folder of settings. If it has skills, whose scripts are there to be run, all but these: the files that may
-    hold secrets, and what else there is now."""
+def hidden_settings(env: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
+    """What commands in the sandbox do not see of the folder of settings: all of it, but for skills, whose scripts are
+    there to be run. If the workspace contains the folder, these are hidden, too: commands may write to the workspace,
+    and the user's own skills need no trust."""
     folder, skills = paths.config_dir(env), own_skills_folder(env)
-    if not skills.is_dir():
+    if not skills.is_dir() or paths.real(folder).is_relative_to(paths.real(workspace)):
         return (folder,)
     return paths.user_file(env), *(entry for entry in sorted(folder.iterdir()) if entry != skills)
 
 
 def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
     """Files and folders of aish itself that no tool may read: settings, keys, approvals, conversations."""
-    folders = *private_settings(env), paths.data_dir(env), paths.cache_dir(env)
+    return paths.config_dir(env), *_private_data(config, env)
+
+
+def hidden_paths(config: Config, env: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
+    """What commands in the sandbox do not see of aish itself."""
+    return *hidden_settings(env, workspace), *_private_data(config, env)
+
+
+def _private_data(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
+    folders = paths.data_dir(env), paths.cache_dir(env)
     store = config.store.path
     files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
     return (*folders, *map(Path, files))
