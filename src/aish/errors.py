@@ -11,6 +11,7 @@ AishError                    has a message for the user and a hint saying what t
 ├── RunLost                  another process has taken it over
 ├── ContextOverflow          the question alone is larger than the model's window
 ├── BudgetExceeded           the call could cost more than is left
+├── CheckpointError          the files of the workspace cannot be kept or brought back
 ├── EffectUnknown            an earlier attempt at the request may or may not have had an effect
 ├── DynamicMcpRefused        an MCP server that a request brings may not be connected to
 ├── DynamicMcpFailed         one that may be cannot be reached, or does not speak MCP
@@ -61,6 +62,10 @@ class ConfigError(AishError):
 
 
 class StoreError(AishError):
+    pass
+
+
+class CheckpointError(AishError):
     pass
 
 
