@@ -5,10 +5,11 @@ Adapters implement these protocols, `app` chooses them, and the suites in tests/
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+from aish.types.checkpoints import Checkpoint, FileChanges, RestoredFiles
 from aish.types.chunks import Batch
 from aish.types.decisions import Answer, Decision, EffectRequest, Mode, Question
 from aish.types.events import TurnEnd
@@ -183,6 +184,20 @@ class Gate(Protocol):
 
     async def find_like(self, effect: EffectRequest) -> str:
         """What a yes for the turn would cover, if the user is asked about this call; "" if not, or only this one."""
+
+
+class Checkpoints(Protocol):
+    """Checkpoints of the workspaces on this machine. All failures are CheckpointErrors."""
+
+    async def take(self, root: str = "") -> Checkpoint:
+        """Stores the files of a workspace as they are now; "" means the one that the user is in. Takes a bounded time,
+        and returns the checkpoint before if nothing has changed."""
+
+    async def compare(self, root: str, numbers: Iterable[int]) -> Mapping[int, FileChanges]:
+        """What bringing each of these checkpoints back would change. Those that are not stored are left out."""
+
+    async def restore(self, checkpoint: Checkpoint) -> RestoredFiles:
+        """Brings the files back. First takes a checkpoint of the present state, and changes nothing if that fails."""
 
 
 class Spending(Protocol):

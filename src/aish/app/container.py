@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
     from aish.providers.model_store.cache import ModelCache
     from aish.tools.bash.shell import LiveBash
+    from aish.tools.checkpoints.checkpoints import WorkspaceCheckpoints
     from aish.tools.code.toolset import IdeTools
     from aish.tools.mcp.dynamic import DynamicToolsHandle
     from aish.tools.mcp.server import McpServer
@@ -180,6 +181,7 @@ class Container:
             instructions=self.project_context.instructions if serving and self.config.context.environment else "",
             serving=serving,
             shared=shared or bool(self.config.store.url),
+            checkpoints=(lambda: self._checkpoints) if self.config.rewind.enabled else None,
         )
         try:
             if serving:
@@ -213,6 +215,25 @@ class Container:
     @cached_property
     def _owners(self) -> ProcessOwners:
         return HostPresence(self.store) if self.config.store.enabled and self.config.store.url else ProcessOwners()
+
+    @cached_property
+    def _checkpoints(self) -> WorkspaceCheckpoints:
+        from aish.tools.checkpoints.checkpoints import CheckpointSettings, WorkspaceCheckpoints, find_workspace
+
+        env, rewind = self.launch_context.env, self.config.rewind
+        home = paths.home_dir(env)
+        settings = CheckpointSettings(
+            state=paths.data_dir(env) / "checkpoints",
+            home=home,
+            hides=self._private,
+            max_file_bytes=rewind.max_file_mb << 20,
+            max_store_bytes=rewind.max_store_mb << 20,
+            keep_days=self.config.store.keep_days,
+        )
+        launched_in = self.launch_context.cwd
+        return WorkspaceCheckpoints(
+            settings, lambda: find_workspace(launched_in, Path(self._commands.where()), home.resolve())
+        )
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)

@@ -24,7 +24,7 @@ from aish.engine.prompt.composer import BASE, TOOLS_NOTE, compose_system
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.errors import ConfigError, UsageError
 from aish.frontends.terminal import visible
-from aish.ports import Clock, Gate, ProcessLiveness, Store, Toolset
+from aish.ports import Checkpoints, Clock, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.types.context import Background, ContextRules, SystemTexts
@@ -89,6 +89,7 @@ class EngineFactory:
         instructions: str,
         serving: bool,
         shared: bool,
+        checkpoints: Callable[[], Checkpoints] | None = None,
     ) -> Engine:
         system = self._config.system
         return Engine(
@@ -103,6 +104,7 @@ class EngineFactory:
             find_background=find_background,
             write_through=not serving,
             shared=shared,
+            checkpoints=checkpoints,
             **self._shared,
         )
 

@@ -314,6 +314,7 @@ class GoalWorker:
             wall_s=self._left_s(),
             owner=self._state.owner,
             mode=self._state.mode,
+            after=self._run.record.session,
         )
         if self._stop:
             return None

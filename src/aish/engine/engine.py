@@ -11,7 +11,7 @@ from aish.engine.model.ledger import Caps, Ledger, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import ModelSelector, Routing
 from aish.engine.model.side_call import SideCalls
-from aish.ports import Ask, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
+from aish.ports import Ask, Checkpoints, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import NO_TEXTS, Background, ContextRules, ContextView, SystemTexts
 from aish.types.decisions import Mode
@@ -24,6 +24,7 @@ from aish.types.tools import ToolSpec
 if TYPE_CHECKING:
     from aish.engine.prompt.conversation import Conversations
     from aish.engine.prompt.summary import Summaries
+    from aish.engine.rewind import Rewinds, TurnCheckpoints
     from aish.engine.tools.on_demand import ToolDemand
     from aish.engine.turn.builder import TurnBuilder
     from aish.engine.turn.recorder import Recorder
@@ -58,10 +59,11 @@ class Engine:
         find_background: FindBackground = find_no_background,
         write_through: bool = False,
         shared: bool = False,
+        checkpoints: Callable[[], Checkpoints] | None = None,
     ) -> None:
         """`store` may be a function that opens it when it is first needed. `write_through`: events are written before
         they are shown. `shared`: several processes run turns of the same sessions; a turn waits for another process's
-        turn in its session."""
+        turn in its session. `checkpoints` None: no turn can be rewound."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -77,6 +79,7 @@ class Engine:
         self._find_background = find_background
         self._write_through = write_through
         self.shared = shared
+        self._checkpoints = checkpoints
 
     def turn(
         self,
@@ -123,12 +126,14 @@ class Engine:
         wall_s: float | None = None,
         owner: str = "",
         mode: Mode | None = None,
+        after: str = "",
     ) -> ToolResult:
         """Makes one call without a model, through the same dispatch and the same gate. `arguments` is JSON text.
 
         `on_status` gets the lines that the tool shows while it runs. Cancelling stops the tool. The call belongs to no
         session, and nothing of it is stored. `ask_about` are globs of tools that are asked about even where the gate
-        allows them. `owner` is the key whose rules apply, `mode` the mode: see EffectRequest.
+        allows them. `owner` is the key whose rules apply, `mode` the mode: see EffectRequest. `after` is the session
+        whose last answer has proposed the call.
         """
         from aish.engine.tools.direct_call import call_tool
 
@@ -136,7 +141,7 @@ class Engine:
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
             globs=tools, ask=ask, on_status=on_status, journal=journal, ask_about=ask_about, owner=owner,
-            mode=mode,
+            mode=mode, after=after,
         )  # fmt: skip
 
     def redact(self, text: str) -> str:
@@ -205,6 +210,18 @@ class Engine:
         return Summaries(self.store, self.router, self.side_calls, self._rules)
 
     @cached_property
+    def turn_checkpoints(self) -> TurnCheckpoints:
+        from aish.engine.rewind import TurnCheckpoints
+
+        return TurnCheckpoints(self._checkpoints, lambda: self.store)
+
+    @cached_property
+    def rewinds(self) -> Rewinds:
+        from aish.engine.rewind import Rewinds
+
+        return Rewinds(self._checkpoints, self.store, self.clock, self._runner.hold_session, self.history)
+
+    @cached_property
     def _builder(self) -> TurnBuilder:
         from aish.engine.model.call import ModelCallDeps, TokenCounters
         from aish.engine.prompt.sent_prompts import SentPrompts
@@ -222,6 +239,7 @@ class Engine:
             system=self._system,
             make_demand=self._make_demand,
             find_background=self._find_background,
+            checkpoints=self.turn_checkpoints,
         )
 
     def _make_demand(self) -> ToolDemand:

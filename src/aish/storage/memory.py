@@ -13,7 +13,7 @@ from itertools import groupby
 import msgspec
 
 from aish.storage.semantics import (
-    SUMMARY,
+    OF_SESSIONS,
     already_there,
     clock_ms,
     events_after,
@@ -81,7 +81,8 @@ class MemoryStore:
             del self._turns[turn.id]
             self._events.pop(turn.id, None)
         self._remove_from_feed({turn.id for turn in turns})
-        self._documents.pop((SUMMARY, session), None)
+        for kind in OF_SESSIONS:
+            self._documents.pop((kind, session), None)
         self._delete_runs_of(session)
         return self._sessions.pop(session, None) is not None
 

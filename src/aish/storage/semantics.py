@@ -71,7 +71,8 @@ def index_words(text: str) -> list[str]:
     return _word().findall("".join(char for char in plain if not unicodedata.combining(char)))
 
 
-SUMMARY = "summary"  # the kind of the document that summarises a session, under its id; deleted with the session
+# The kinds of documents that a session has under its id: its summary, and what it can be rewound to.
+OF_SESSIONS = ("summary", "rewind")
 
 RUNNING = "running"  # the state of a turn without an end
 

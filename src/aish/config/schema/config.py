@@ -10,7 +10,15 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from aish.config.schema.tools import GateConfig, IdeConfig, McpConfig, SafetyConfig, ShellConfig, ToolsConfig
+from aish.config.schema.tools import (
+    GateConfig,
+    IdeConfig,
+    McpConfig,
+    RewindConfig,
+    SafetyConfig,
+    ShellConfig,
+    ToolsConfig,
+)
 from aish.config.schema.values import (
     Count,
     NotNegative,
@@ -476,6 +484,7 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     network: NetworkConfig = NetworkConfig()
     mcp: McpConfig = McpConfig()
     safety: SafetyConfig = SafetyConfig()
+    rewind: RewindConfig = RewindConfig()
     context: ContextConfig = ContextConfig()
     cost: CostConfig = CostConfig()
     prices: dict[str, PriceConfig] = {}

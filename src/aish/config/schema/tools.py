@@ -108,6 +108,16 @@ class SafetyConfig(Section, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class RewindConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Checkpoints of the workspace, taken before a turn changes something. `:rewind` brings them back."""
+
+    enabled: Annotated[bool, Meta(description="Whether checkpoints are taken.")] = True
+    max_file_mb: Annotated[Count, Meta(description="Megabytes of the largest file that is kept in them.")] = 16
+    max_store_mb: Annotated[
+        Count, Meta(description="Megabytes that all checkpoints of a workspace may take; the oldest make room.")
+    ] = 1024
+
+
 class McpServerConfig(Section, frozen=True, forbid_unknown_fields=True):
     """An MCP server: a `command` to start, or a `url` to reach. Its tools are named `NAME__tool`."""
 

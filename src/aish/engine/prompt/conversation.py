@@ -10,6 +10,7 @@ from aish.engine.model.router import Route
 from aish.engine.prompt.history_cache import HistoryCache, PastTurn
 from aish.engine.prompt.summary import Summaries, Summary
 from aish.engine.prompt.window import budget_for
+from aish.engine.rewind import find_rewinds
 from aish.engine.turn.recovery import close_interrupted_turn
 from aish.engine.turn.resume_state import restore_context
 from aish.errors import SessionBusy, SessionNotFound
@@ -88,9 +89,10 @@ class Conversations:
         return await self._own(record, route) if record is not None else Conversation()
 
     async def history(self, session: str) -> tuple[Message, ...]:
-        """All messages of a session."""
+        """All messages of a session that were not rewound."""
+        rewinds = await find_rewinds(self._store, session)
         turns = [await self._close(turn) for turn in await self._store.list_turns(session)]
-        return tuple(message for turn in turns for message in turn.messages)
+        return tuple(message for turn in turns if not rewinds.has_cut(turn.number) for message in turn.messages)
 
     async def _open_clients(self, request: TurnRequest) -> Conversation:
         restored = await restore_context(self._store, request.context) if request.context else ()
@@ -103,8 +105,11 @@ class Conversations:
     async def _own(self, record: SessionRecord, route: Route) -> Conversation:
         summary = await self._summaries.find(record.id) if self._rules.summarize else Summary()
         budget = budget_for(route.info.context_size, self._rules, None)
-        enough = None if budget is None or summary.upto else budget * _BYTES_PER_TOKEN_AT_MOST
+        rewinds = await find_rewinds(self._store, record.id)
+        enough = None if budget is None or summary.upto or rewinds.cuts else budget * _BYTES_PER_TOKEN_AT_MOST
         past = await self._past.turns(record, enough=enough, after=summary.upto)
+        if rewinds.cuts:
+            past = [turn for turn in past if not rewinds.has_cut(turn.number)]
         return Conversation(past, summary)
 
     async def _close(self, turn: TurnRecord) -> TurnRecord:

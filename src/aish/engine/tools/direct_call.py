@@ -38,12 +38,13 @@ async def call_tool(
     ask_about: Sequence[str],
     owner: str,
     mode: Mode | None,
+    after: str,
 ) -> ToolResult:
     events = EventFactory("", new_id("turn"), clock.now_ns)
     tools = builder.select_tools(globs, interactive=ask is not None, owner=owner, mode=mode)
     budget = start_budget(limits, clock)
     dispatcher = builder.dispatcher(
-        events, budget, tools, ask, journal=journal, ask_about=ask_about, owner=owner, mode=mode
+        events, budget, tools, ask, journal=journal, ask_about=ask_about, owner=owner, mode=mode, after=after
     )
     call = msgspec.structs.replace(call, name=tools.canonical(call.name))
     async with aclosing(dispatcher.run([call])) as batches:

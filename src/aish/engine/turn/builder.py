@@ -16,7 +16,8 @@ from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.input_notes import add_notes
-from aish.engine.tools.dispatch import Dispatcher
+from aish.engine.rewind import TurnCheckpoints
+from aish.engine.tools.dispatch import BeforeEffect, Dispatcher
 from aish.engine.tools.executor import ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
 from aish.engine.turn.events import EventFactory
@@ -55,6 +56,7 @@ class TurnBuilder:
         system: SystemTexts,
         make_demand: Callable[[], ToolDemand],
         find_background: FindBackground,
+        checkpoints: TurnCheckpoints,
     ) -> None:
         self._tools = tools
         self._gate = gate
@@ -65,6 +67,7 @@ class TurnBuilder:
         self._system = system
         self._make_demand = make_demand
         self._find_background = find_background
+        self._checkpoints = checkpoints
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
 
@@ -240,8 +243,10 @@ class TurnBuilder:
         toolset: Toolset | None = None,
         owner: str = "",
         mode: Mode | None = None,
+        after: str = "",
     ) -> Dispatcher:
-        """`request` None: the calls are made by a program, without a model."""
+        """`request` None: the calls are made by a program, without a model; `after` is the session whose last turn has
+        proposed them."""
         owner, mode = (request.owner, request.mode) if request else (owner, mode)
         executor = Executor(
             tools=toolset or self._tools,
@@ -266,7 +271,16 @@ class TurnBuilder:
             owner=owner,
             mode=mode,
             live_output=request is not None and request.live_output,
+            before_effect=self._before_effect(events, after),
         )
+
+    def _before_effect(self, events: EventFactory, after: str) -> BeforeEffect | None:
+        """Takes the checkpoint of the turn, or of the last turn of the session that the calls come after."""
+        if not self._checkpoints.is_enabled or not (events.session or after):
+            return None
+        if events.session:
+            return partial(self._checkpoints.take, events.session, events.turn)
+        return partial(self._checkpoints.take_for_last_turn, after)
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:

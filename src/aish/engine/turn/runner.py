@@ -220,11 +220,11 @@ class TurnRunner:
         """Takes what the turn has to itself until it ends: its session, and the run of its plan."""
         lost_by = journal.left_by if journal else ""
         if session:
-            await stack.enter_async_context(self._hold_session(session, request.limits.wall_s, lost_by))
+            await stack.enter_async_context(self.hold_session(session, request.limits.wall_s, lost_by))
         return await stack.enter_async_context(plan_run(self._runs, request, session)) if request.planner else None
 
     @asynccontextmanager
-    async def _hold_session(self, session: str, wait_s: float, lost_by: str) -> AsyncIterator[None]:
+    async def hold_session(self, session: str, wait_s: float, lost_by: str = "") -> AsyncIterator[None]:
         """One turn at a time in a session. The next one waits, but not longer than a turn may last."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         try:

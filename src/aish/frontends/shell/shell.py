@@ -251,6 +251,10 @@ class Shell:
     def restart_cost_count(self, now_ms: int) -> None:
         self.cost_since_ms = now_ms
 
+    def forget_context_size(self) -> None:
+        """After a rewind, the size of the next prompt is not known."""
+        self.context_tokens = 0
+
     def start_conversation(self) -> None:
         """Forgets the conversation: the next question begins a new session."""
         self.change_request(session="")
@@ -362,6 +366,11 @@ class Shell:
         if attach and result.is_kept:
             self.command_context.add_run(result, is_proposal=is_proposal)
         return result
+
+    async def take_checkpoint(self) -> None:
+        """Before a command that an answer has proposed. It belongs to the turn of that answer."""
+        if notice := await self.engine.turn_checkpoints.take_for_last_turn(self.request.session):
+            self.output.note(f"· {notice}")
 
     # The history.
 

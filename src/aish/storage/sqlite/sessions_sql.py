@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from aish.storage.semantics import (
+    OF_SESSIONS,
     RUNNING,
     SESSION_COLUMNS,
-    SUMMARY,
     TURN_COLUMNS,
     already_there,
     events_after,
@@ -76,7 +76,7 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
     delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
-    db.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (SUMMARY, session))
+    db.executemany("DELETE FROM documents WHERE kind = ? AND id = ?", ((kind, session) for kind in OF_SESSIONS))
     runs_sql.delete_of_session(db, session)
     return db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount > 0
 

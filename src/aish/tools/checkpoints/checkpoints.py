@@ -30,8 +30,8 @@ PROJECT_MARKS = (".git", ".hg", ".svn")
 
 
 class CheckpointSettings(msgspec.Struct, frozen=True):
-    """`state` is the private folder. `hides` are files and folders that are never stored. `home` is no workspace, nor is
-    a folder that contains it."""
+    """`state` is the private folder. `hides` are files and folders that are never stored. `home` is no workspace, nor
+    is a folder that contains it."""
 
     state: Path
     home: Path
@@ -114,7 +114,7 @@ class WorkspaceCheckpoints:
         if tree is None:
             problem = f"the files could not be stored within {self._settings.max_take_s:g} s"
             raise CheckpointError(problem, hint="the next checkpoint goes on from here")
-        return Checkpoint(str(root), number, now_ms), tree
+        return Checkpoint(str(root), number), tree
 
     def _check_root(self, workspace: Path) -> Path:
         if sys.platform == "win32":

@@ -33,7 +33,7 @@ _FORMAT = 1
 _SCHEMA = """
 CREATE TABLE objects (id BLOB PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE known (path BLOB PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE checkpoints (number INTEGER PRIMARY KEY AUTOINCREMENT, taken_ms INTEGER NOT NULL, tree BLOB NOT NULL);
+CREATE TABLE checkpoints (number INTEGER PRIMARY KEY, tree BLOB NOT NULL);
 """
 
 # Modes of entries that are not stored: only that they were there is known.
@@ -42,8 +42,8 @@ SKIPPED = 1
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One name in a folder. `id` finds its content. `changed_ns` is negative if the file changed so shortly before it was
-    read that it may have changed again since."""
+    """One name in a folder. `id` finds its content. `changed_ns` is negative if the file changed so shortly before it
+    was read that it may have changed again since."""
 
     mode: int
     id: bytes = b""
@@ -127,20 +127,20 @@ class CheckpointDatabase:
         return row[0] if row else None
 
     def add_checkpoint(self, tree: bytes, now_ms: int) -> int:
-        """The number of the newest checkpoint if it has the same tree; else of a new one."""
+        """The number of the newest checkpoint if it has the same tree; else of a new one. Numbers are times in
+        milliseconds, so a store that was made anew never gives an old number to other files."""
         newest = self._db.execute("SELECT number, tree FROM checkpoints ORDER BY number DESC LIMIT 1").fetchone()
         if newest and newest[1] == tree:
             return int(newest[0])
-        added = self._db.execute("INSERT INTO checkpoints (taken_ms, tree) VALUES (?, ?)", (now_ms, tree))
-        return added.lastrowid or 0
+        number = max(now_ms, int(newest[0]) + 1 if newest else 0)
+        self._db.execute("INSERT INTO checkpoints VALUES (?, ?)", (number, tree))
+        return number
 
     def prune(self, *, now_ms: int, keep_days: int | None) -> None:
-        """Deletes checkpoints that are too old or too many."""
-        before_ms = now_ms - keep_days * _DAY_MS if keep_days else 0
+        """Deletes checkpoints that are too old or too many, but not the newest."""
         newest = self._db.execute("SELECT max(number) FROM checkpoints").fetchone()[0] or 0
-        deleted = self._db.execute(
-            "DELETE FROM checkpoints WHERE taken_ms < ? AND number < ?", (before_ms, newest)
-        ).rowcount
+        oldest = min(newest, now_ms - keep_days * _DAY_MS if keep_days else 0)
+        deleted = self._db.execute("DELETE FROM checkpoints WHERE number < ?", (oldest,)).rowcount
         count = self._db.execute("SELECT count(*) FROM checkpoints").fetchone()[0]
         if count > MAX_CHECKPOINTS:
             deleted += self._delete_oldest(_PRUNE_AT_ONCE)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from time import monotonic, time_ns
 from contextlib import suppress
 from hashlib import blake2b
+from time import monotonic, time_ns
 
 import msgspec
 

@@ -18,7 +18,7 @@ from aish.frontends.shell.command_hints import split_by_availability
 from aish.frontends.shell.shell import Shell
 from aish.safety.policy.judgement import Judgement
 from aish.safety.policy.rules import SHELL_TOOL
-from aish.types.decisions import Answer, Choice, Question, Verdict
+from aish.types.decisions import PROVED_RULE, Answer, Choice, Question, Verdict
 
 _YES = Answer(Choice.YES)
 
@@ -78,6 +78,8 @@ async def run_chosen(shell: Shell, command: str, answer: Answer = _YES) -> bool:
         how = "" if decision.rule == "the user" else f" ({decision.reason}); you can type it yourself"
         shell.output.note(f"  it was not run{how}")
         return False
+    if decision.rule != PROVED_RULE:
+        await shell.take_checkpoint()
     await shell.run_line(command, attach=True, typed=True, is_proposal=True)
     return True
 

@@ -40,6 +40,7 @@ class Argument(StrEnum):
     TEXT = "TEXT"
     NUMBER = "[N]"
     NUMBER_TEXT = "[N] TEXT"
+    TARGET_SCOPE = "[N files|conversation|both]"
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -122,6 +123,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "undo": Command(
         "Shell", "take back the last edit, or one of the list", _lazy("conversation.undo"), words=("list",),
+    ),
+    "rewind": Command(
+        "Sessions", "bring back files, conversation or both, as before a turn", _lazy("rewind.rewind"), A.TARGET_SCOPE,
     ),
     "sessions": Command("Sessions", "conversations, newest first", _lazy("conversation.sessions"), A.TEXT),
     "resume": Command("Sessions", "go on with a session", _lazy("conversation.resume"), A.SESSION),

@@ -17,9 +17,9 @@ import msgspec
 from aish.storage.postgres.database import SqlConnection
 from aish.storage.postgres.sql import runs
 from aish.storage.semantics import (
+    OF_SESSIONS,
     RUNNING,
     SESSION_COLUMNS,
-    SUMMARY,
     TURN_COLUMNS,
     already_there,
     events_after,
@@ -126,7 +126,8 @@ async def insert_session(connection: SqlConnection, session: SessionRecord) -> N
 
 async def delete_session(connection: SqlConnection, session: str) -> bool:
     await _delete_turns(connection, "session = $1", session)
-    await connection.run("DELETE FROM documents WHERE kind = $1 AND id = $2", SUMMARY, session)
+    for kind in OF_SESSIONS:
+        await connection.run("DELETE FROM documents WHERE kind = $1 AND id = $2", kind, session)
     await runs.delete_of_session(connection, session)
     return await connection.run("DELETE FROM sessions WHERE id = $1", session) > 0
 
