@@ -123,10 +123,12 @@ class Rewinds:
         self._hold_session = hold_session
         self._check_idle = check_idle
 
-    async def list_targets(self, session: str) -> Sequence[RewindTarget]:
+    async def list_targets(self, session: str, *, with_files: bool = True) -> Sequence[RewindTarget]:
         """The newest turns and rewinds, oldest first, with what bringing each back would change now."""
         found = await self._find_targets(session)
         targets = found.targets[-_MAX_TARGETS:]
+        if not with_files:
+            return [msgspec.structs.replace(target, problem="") for target in targets]
         changes = await self._compare([place for target in targets for place in found.places[target.id]])
         return [_with_files(target, found, changes) for target in targets]
 
@@ -211,7 +213,8 @@ class _Targets:
                 places.setdefault(one.checkpoint.root, one.checkpoint)
         problem = since[0].problem if since else ""
         is_cut = self._rewinds.has_cut(turn.number)
-        self.targets.append(RewindTarget(id, turn.started_ms, _question_of(turn), problem=problem, is_cut=is_cut))
+        question = _question_of(turn)
+        self.targets.append(RewindTarget(id, turn.started_ms, question, problem=problem, is_cut=is_cut, turn=turn.id))
         self.places[id] = () if problem else tuple(places.values())
 
     def find(self, id: str) -> RewindTarget:

@@ -87,6 +87,7 @@ class RewindTarget(msgspec.Struct, frozen=True):
     files: tuple[tuple[str, FileChanges], ...] | None = None  # by workspace
     problem: str = ""
     is_cut: bool = False  # the turn is no longer part of the conversation
+    turn: str = ""  # the id of the turn, "" for a rewind
 
     @property
     def changed(self) -> int:

@@ -1,0 +1,1 @@
+"""Checkpoints of a workspace: its files by their hashes, in a private database."""

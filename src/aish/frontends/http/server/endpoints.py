@@ -28,6 +28,7 @@ from aish.frontends.http.server.service import Service
 from aish.frontends.http.sessions.approvals import Given
 from aish.frontends.http.sessions.feed import FeedRoutes
 from aish.frontends.http.sessions.records import Records
+from aish.frontends.http.sessions.rewinds import RewindRoutes
 from aish.frontends.http.sessions.runs import GoalBody, ResumeBody
 from aish.frontends.runtime import McpServerView
 
@@ -47,6 +48,7 @@ def make_routes(service: Service) -> list[HttpRoute]:
         HttpRoute("GET", "/v1/models/{*model}", models.get, "One model"),
         HttpRoute("GET", "/v1/sessions", records.sessions, "The sessions there are, newest first"),
         HttpRoute("GET", "/v1/sessions/{*id}/export", records.export, "A session's events, one on a line"),
+        *RewindRoutes(service).routes(),
         HttpRoute("GET", "/v1/sessions/{*id}", records.session, "A session and its turns"),
         HttpRoute("DELETE", "/v1/sessions/{*id}", records.delete, "Forget a session"),
         HttpRoute("GET", "/v1/traces/{turn}", records.trace, "Everything that happened in a turn"),

@@ -101,6 +101,7 @@ _KNOWN = {
     "ModelNotFound": (404, "model_not_found"),
     "SessionNotFound": (404, "session_not_found"),
     "SessionBusy": (409, "session_busy"),
+    "CheckpointError": (409, "not_rewindable"),
     "ContextOverflow": (400, "context_length_exceeded"),
     "BudgetExceeded": (402, "budget_exceeded"),
     "EffectUnknown": (424, "effect_unknown"),

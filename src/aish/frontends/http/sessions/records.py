@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from aish.engine.rewind import find_rewinds
 from aish.engine.turn.transcript import record_from_events
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
@@ -45,19 +46,21 @@ class Records:
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data, "next": following}))
 
     async def session(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        session = await self._find(caller, id)
+        session = await find_visible_session(self._service, caller, id)
         turns = await self._service.store.list_turns(session.id)
-        shown = {**_session_object(caller, session), "turns": [_turn(turn) for turn in turns]}
+        rewinds = await find_rewinds(self._service.store, session.id)
+        shown_turns = [{**_turn(turn), **(_REWOUND if rewinds.has_cut(turn.number) else {})} for turn in turns]
+        shown = {**_session_object(caller, session), "turns": shown_turns}
         await exchange.reply(200, msgspec.json.encode(shown))
 
     async def delete(self, exchange: Exchange, caller: Caller, id: str) -> None:
-        session = await self._find(caller, id)
+        session = await find_visible_session(self._service, caller, id)
         await self._service.store.delete_session(session.id)
         await exchange.reply(200, msgspec.json.encode({"id": id, "object": "session.deleted", "deleted": True}))
 
     async def export(self, exchange: Exchange, caller: Caller, id: str) -> None:
         """Like `aish sessions export`, one turn at a time."""
-        session = await self._find(caller, id)
+        session = await find_visible_session(self._service, caller, id)
         config = self._service.config
         name = f'attachment; filename="{_file_name(id)}.jsonl"'
         headers = [(b"content-type", b"application/x-ndjson"), (b"content-disposition", name.encode())]
@@ -102,12 +105,17 @@ class Records:
             return False
         return record.owner != engine.liveness.me and engine.liveness.is_alive(record.owner)
 
-    async def _find(self, caller: Caller, id: str) -> SessionRecord:
-        for name in dict.fromkeys((caller.session(id), id)):
-            session = await self._service.store.find_session(name)
-            if session is not None and caller.may_see(session.id):
-                return session
-        raise HttpProblem(404, f"there is no session {id[:80]}", code="session_not_found")
+
+_REWOUND = {"rewound": True}  # no longer part of the conversation
+
+
+async def find_visible_session(service: Service, caller: Caller, id: str) -> SessionRecord:
+    """The session that this caller means. Raises HttpProblem 404, also where it may not see it."""
+    for name in dict.fromkeys((caller.session(id), id)):
+        session = await service.store.find_session(name)
+        if session is not None and caller.may_see(session.id):
+            return session
+    raise HttpProblem(404, f"there is no session {id[:80]}", code="session_not_found")
 
 
 def _session_object(caller: Caller, session: SessionRecord) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import { asChat, ask, chatPart, findAnswer, startAnswer, stopAnswer } from "./ch
 import { Composer } from "./composer.js";
 import { button, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
+import { some } from "./format.js";
 import { notice } from "./notices.js";
 import { pending } from "./pending_approvals.js";
 import { Pickers } from "./pickers.js";
@@ -89,8 +90,9 @@ class Chat {
     const turn = this.branch;
     this.branch = "";
     const record = await get(`/v1/sessions/${encodeURIComponent(this.session)}`).catch(() => ({ turns: [] }));
-    const place = record.turns.findIndex((other) => other.id === turn);
-    const before = place < 0 ? record.turns : record.turns.slice(0, place);
+    const turns = record.turns.filter((other) => !other.rewound);
+    const place = turns.findIndex((other) => other.id === turn);
+    const before = place < 0 ? turns : turns.slice(0, place);
     const earlier = before.flatMap((other) => other.messages);
     this.#begin(newSession());
     for (const other of before) this.#put(recordedTurn(this.#view(), other));
@@ -160,7 +162,10 @@ class Chat {
     if (record === null) replace(this.turns, line("There is no such session any more.", "bad"));
     if (!record) return null;
     if (record.id !== this.session) this.#name(record.id); // a key sees its own sessions under short names
-    const turns = record.turns ?? [];
+    const all = record.turns ?? [];
+    const turns = all.filter((turn) => !turn.rewound);
+    const rewound = all.find((turn) => turn.rewound);
+    if (rewound) this.#mentionRewound(rewound, all.length - turns.length);
     // A key's sessions are stored under its name, which is not shown.
     this.isForeign = Boolean(this.app.info.keys && turns.length && turns[0].session === record.id);
     if (this.isForeign) this.composer.warn("This session is not of your key. A question begins a new one with all that came before.");
@@ -185,6 +190,11 @@ class Chat {
     if (this.views.has(turn.id)) return;
     if (turn.end) this.#put(recordedTurn(this.#view(), turn));
     else await this.following.catchUp(turn.id);
+  }
+
+  #mentionRewound(turn, count) {
+    const link = make("a", { href: `#/trace/${encodeURIComponent(turn.id)}` }, "Show the first of them");
+    this.turns.append(make("p", { class: "line note" }, `${some(count, "turn")} of this session ${count === 1 ? "was" : "were"} rewound. `, link));
   }
 
   #offerEarlier(turns) {

@@ -7,6 +7,7 @@ import { dag } from "./dag.js";
 import { button, draw, line, make, replace } from "./dom.js";
 import { feed } from "./feed.js";
 import { count, dollars, duration, pretty } from "./format.js";
+import { rewindPanel } from "./rewind.js";
 import { clean } from "./sanitise.js";
 import { partNodes } from "./tool_card.js";
 import { partsOf, Trace } from "./trace_fold.js";
@@ -101,7 +102,8 @@ class TraceView {
       ["Cost", totals.cost === null ? "unknown" : dollars(totals.cost)],
     ];
     const chat = this.session && make("a", { href: `#/chat/${encodeURIComponent(this.session)}` }, "Open its session");
-    return [make("dl", { class: "facts" }, facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))), chat];
+    const rewind = this.session && ended && button("Rewind…", () => rewindPanel(this.detail, this.session, this.turn), { class: "quiet small" });
+    return [make("dl", { class: "facts" }, facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))), chat, rewind];
   }
 
   #tabs() {
