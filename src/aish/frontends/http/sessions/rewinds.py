@@ -1,6 +1,6 @@
 """Rewinds sessions: `/v1/sessions/{id}/checkpoints` and `/v1/sessions/{id}/rewind`.
 
-A key may rewind its own conversations. Files belong to the workspace of the server, where turns of other keys work, too:
+A key may rewind its own conversations. Files belong to the workspace of the server, where turns of other keys work:
 only administrators see their names and bring them back.
 """
 

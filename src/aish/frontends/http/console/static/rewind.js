@@ -54,7 +54,7 @@ function changes(files) {
 
 function choices(place, path, target, again) {
   const possible = CHOICES.filter(([what]) => what === "conversation" || (target.files && !target.problem));
-  return make("div", { class: "actions", role: "group", "aria-label": `Rewind to ${target.id}` },
+  return make("div", { class: "tools-row", role: "group", "aria-label": `Rewind to ${target.id}` },
     possible.map(([what, label]) => button(label, (event) => choose(event.target, place, path, target, what, again), { class: "small" })));
 }
 
