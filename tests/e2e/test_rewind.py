@@ -73,7 +73,9 @@ async def test_a_chosen_proposal_is_rewound_with_the_turn_that_proposed_it(home)
 
 async def test_the_user_is_told_once_that_no_checkpoint_could_be_taken_and_the_turn_goes_on(home):
     """Here the workspace is the home directory."""
-    name = model(home, [command("touch a"), [{"text": "made the first\n"}], command("touch b"), [{"text": "made the second\n"}]])
+    name = model(
+        home, [command("touch a"), [{"text": "made the first\n"}], command("touch b"), [{"text": "made the second\n"}]]
+    )
     async with shell(home, "--model", name) as term:
         await term.enter("cd ~")
         for answer in ("made the first", "made the second"):

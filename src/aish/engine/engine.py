@@ -67,8 +67,7 @@ class Engine:
         self.router = router
         self._given_store = store
         self.tools = tools
-        self.clock = clock
-        self.liveness = liveness
+        self.clock, self.liveness = clock, liveness
         self.selector = ModelSelector(router, routing or Routing())
         self._prices = prices or Prices({})
         self._caps = caps or Caps()

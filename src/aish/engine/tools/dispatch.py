@@ -9,7 +9,7 @@ what is running; `closing_outcome` then says how each call ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 
 import msgspec
 
@@ -60,7 +60,6 @@ Item = PreparedCall | RejectedCall | ClientCall
 
 
 _ANY_TOOL = ToolChoice()
-BeforeEffect = Callable[[], Awaitable[str]]
 
 
 class Dispatcher:
@@ -81,12 +80,9 @@ class Dispatcher:
         owner: str = "",
         mode: Mode | None = None,
         live_output: bool = False,
-        before_effect: BeforeEffect | None = None,
     ) -> None:
         """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest.
-        `live_output`: what running tools print is passed on. `before_effect` is run once, before the first call that
-        does more than read; it returns a notice for the user, or ""."""
-        self._before_effect = before_effect
+        `live_output`: what running tools print is passed on."""
         self._live_output = live_output
         self._owner, self._mode = owner, mode
         self._tools = tools
@@ -274,10 +270,6 @@ class Dispatcher:
         if self._budget.remaining_s <= 0:
             self._outcomes[call] = aish_says(ResultStatus.LIMIT, "not run: the turn's time is up.")
             return
-        if self._before_effect is not None and item.spec.effect is not Effect.READ and not item.is_proved:
-            before, self._before_effect = self._before_effect, None
-            if notice := await before():
-                self._channel.send_nowait(Status(notice), call)
         try:
             outcome = await self._execute_journalled(item) if self._journal else await self._execute(item)
         except RunLost as exc:

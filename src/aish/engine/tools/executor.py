@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from aish.errors import ToolError
 from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
 from aish.types.messages import ImagePart, Part, TextPart, text_of
-from aish.types.tools import Arguments, JsonObject, ResultStatus, ToolOutput, ToolSpec
+from aish.types.tools import Arguments, Effect, JsonObject, ResultStatus, ToolOutput, ToolSpec
 
 # Time a cancelled tool has to end before it is abandoned.
 CANCEL_GRACE_S = 5.0
@@ -73,6 +73,7 @@ _OUTPUT_PAUSE_S = 0.1
 _FULL_OUTPUT_CHARS = 64 * 1024
 _OUTPUT_END_CHARS = 1024
 OnOutput = Callable[[str, int], None]
+BeforeEffect = Callable[[], Awaitable[str]]
 
 
 class OutputRelay:
@@ -145,7 +146,8 @@ class ConcurrencyLimits:
 
 
 class Executor:
-    """`for_programs`: structured results are kept. They may be large, and a turn would hold all of them to its end."""
+    """`for_programs`: structured results are kept. They may be large, and a turn would hold all of them to its end.
+    `before_effect` is run once, before the first call that does more than read; it returns a notice for the user."""
 
     def __init__(
         self,
@@ -158,7 +160,9 @@ class Executor:
         redact: Callable[[str], str],
         owner: str = "",
         for_programs: bool = False,
+        before_effect: BeforeEffect | None = None,
     ) -> None:
+        self._before_effect = before_effect
         self._owner = owner
         self._for_programs = for_programs
         self._tools = tools
@@ -180,6 +184,10 @@ class Executor:
         is_proved: bool = False,
     ) -> Outcome:
         """`on_output` gets what the tool prints while it runs; None if it is not shown."""
+        if self._before_effect is not None and spec.effect is not Effect.READ and not is_proved:
+            before, self._before_effect = self._before_effect, None
+            if notice := await before():
+                on_status(notice)
         started_s = self._clock.monotonic_s()
         relay = OutputRelay(on_output, self._redact) if on_output else None
         output = relay.add if relay else _ignore_output

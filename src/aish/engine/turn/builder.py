@@ -17,8 +17,8 @@ from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.input_notes import add_notes
 from aish.engine.rewind import TurnCheckpoints
-from aish.engine.tools.dispatch import BeforeEffect, Dispatcher
-from aish.engine.tools.executor import ConcurrencyLimits, Executor
+from aish.engine.tools.dispatch import Dispatcher
+from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
 from aish.engine.turn.events import EventFactory
 from aish.engine.turn.loop import Turn
@@ -248,20 +248,10 @@ class TurnBuilder:
         """`request` None: the calls are made by a program, without a model; `after` is the session whose last turn has
         proposed them."""
         owner, mode = (request.owner, request.mode) if request else (owner, mode)
-        executor = Executor(
-            tools=toolset or self._tools,
-            concurrency=self._concurrency,
-            clock=self._clock,
-            session=events.session,
-            turn=events.turn,
-            redact=self._redact,
-            owner=owner,
-            for_programs=request is None,
-        )
         return Dispatcher(
             tools=tools,
             gate=self._gate,
-            executor=executor,
+            executor=self._make_executor(events, toolset, owner, after, for_programs=request is None),
             budget=budget,
             events=events,
             ask=ask,
@@ -271,6 +261,20 @@ class TurnBuilder:
             owner=owner,
             mode=mode,
             live_output=request is not None and request.live_output,
+        )
+
+    def _make_executor(
+        self, events: EventFactory, toolset: Toolset | None, owner: str, after: str, *, for_programs: bool
+    ) -> Executor:
+        return Executor(
+            tools=toolset or self._tools,
+            concurrency=self._concurrency,
+            clock=self._clock,
+            session=events.session,
+            turn=events.turn,
+            redact=self._redact,
+            owner=owner,
+            for_programs=for_programs,
             before_effect=self._before_effect(events, after),
         )
 

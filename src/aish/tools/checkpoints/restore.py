@@ -40,7 +40,7 @@ def compare_trees(db: CheckpointDatabase, then: bytes, now: bytes) -> FileChange
     """What bringing `then` back would change."""
     change = _TreeChange(db, None)
     change.change_folder(_NO_FD, b"", then, now)
-    return change.found()
+    return change.collect()
 
 
 def restore_tree(
@@ -53,7 +53,7 @@ def restore_tree(
         change.change_folder(fd, b"", then, now)
     finally:
         os.close(fd)
-    return change.found()
+    return change.collect()
 
 
 class _TreeChange:
@@ -67,7 +67,7 @@ class _TreeChange:
         self._removed: list[str] = []
         self._left: list[tuple[str, str]] = []
 
-    def found(self) -> FileChanges:
+    def collect(self) -> FileChanges:
         return FileChanges(tuple(self._restored), tuple(self._replaced), tuple(self._removed), tuple(self._left))
 
     def change_folder(self, fd: int, path: bytes, then: bytes, now: bytes) -> None:
@@ -81,9 +81,9 @@ class _TreeChange:
                 try:
                     self._change_entry(fd, place, name, old, new)
                 except OSError as exc:
-                    self._left.append((_shown(place), _reason(exc)))
+                    self._left.append((_to_text(place), _reason(exc)))
             elif reason:
-                self._left.append((_shown(place), reason))
+                self._left.append((_to_text(place), reason))
 
     def _change_entry(self, fd: int, place: bytes, name: bytes, old: _Item | None, new: _Item | None) -> None:
         if old is not None and new is not None and is_folder_mode(old[0]) and is_folder_mode(new[0]):
@@ -110,20 +110,20 @@ class _TreeChange:
             with self._open_folder(fd, name) as folder:
                 self.change_folder(folder, place, b"", item[1])
             if not self._db.read_tree(item[1]):
-                self._removed.append(_shown(place))
+                self._removed.append(_to_text(place))
             if self._known is not None:
                 os.rmdir(name, dir_fd=fd)
             return
         if self._known is not None:
             self._check_unchanged(fd, place, name)
             os.unlink(name, dir_fd=fd)
-        self._removed.append(_shown(place))
+        self._removed.append(_to_text(place))
 
     def _make_folder(self, fd: int, place: bytes, name: bytes, item: _Item) -> None:
         if self._known is not None:
             os.mkdir(name, 0o700, dir_fd=fd)
         if not self._db.read_tree(item[1]):
-            self._restored.append(_shown(place))
+            self._restored.append(_to_text(place))
         with self._open_folder(fd, name) as folder:
             self.change_folder(folder, place, item[1], b"")
             if self._known is not None:
@@ -143,14 +143,14 @@ class _TreeChange:
                 with suppress(OSError):
                     os.unlink(staged, dir_fd=fd)
                 raise
-        (self._restored if new is None else self._replaced).append(_shown(place))
+        (self._restored if new is None else self._replaced).append(_to_text(place))
 
     def _change_mode(self, fd: int, place: bytes, name: bytes, mode: int) -> None:
         if self._known is not None:
             if stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode):
                 raise OSError(errno.ESTALE, _HAS_CHANGED)
             os.chmod(name, stat.S_IMODE(mode), dir_fd=fd)
-        self._replaced.append(_shown(place))
+        self._replaced.append(_to_text(place))
 
     def _check_unchanged(self, fd: int, place: bytes, name: bytes) -> None:
         """Raises OSError if the file is not as it was when it was stored."""
@@ -208,6 +208,6 @@ def _reason(exc: OSError) -> str:
     return exc.strerror or type(exc).__name__
 
 
-def _shown(path: bytes) -> str:
+def _to_text(path: bytes) -> str:
     """The path as text that can be stored and shown."""
     return path.decode("utf-8", "backslashreplace")

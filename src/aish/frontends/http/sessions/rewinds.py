@@ -23,7 +23,8 @@ _MAX_BODY_BYTES = 4096
 
 
 class RewindBody(msgspec.Struct, frozen=True):
-    """`to` is the `id` of a checkpoint."""
+    """`to` is the `id` of what is listed at `checkpoints`: the number of a turn, or `r1` and so on for an earlier
+    rewind."""
 
     to: str
     what: RewindScope
@@ -44,12 +45,19 @@ class RewindRoutes:
         ]
 
     async def list_targets(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        """The newest turns and rewinds, oldest first. `files` is what bringing each back would change now; null if
+        there is nothing to bring back, or for a key that may not do it."""
         session = await find_visible_session(self._service, caller, id)
         found = await self._service.engine.rewinds.list_targets(session.id, with_files=caller.admin)
         data = [_target_object(target) for target in found]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def rewind(self, exchange: Exchange, caller: Caller, id: str) -> None:
+        """Answers with what was changed and with `undo`, the target that takes this rewind back.
+
+        Refused with 409 while a turn runs in the session, and if the files cannot be brought back: then the
+        conversation stays as it is, too.
+        """
         given = decode_body(await exchange.body(_MAX_BODY_BYTES), _decoder)
         session = await find_visible_session(self._service, caller, id)
         if given.what is not RewindScope.CONVERSATION and not caller.admin:
