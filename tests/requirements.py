@@ -25,6 +25,12 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "engine/turn/test_recovery.py::*",
         "storage/test_crash.py::*",
     ),
+    "what a turn did to files and conversation can be brought back, and that too": (
+        "e2e/test_rewind.py::*",
+        "engine/test_rewind.py::*",
+        "tools/checkpoints/test_checkpoints.py::*",
+        "frontends/http/test_rewinds.py::*",
+    ),
     "§4 events: numbered, recorded, replayed byte for byte": (
         "engine/turn/test_loop.py::test_a_plain_answer_is_one_step*",
         "engine/turn/test_loop.py::test_what_is_recorded*",

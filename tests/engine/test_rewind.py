@@ -280,3 +280,27 @@ async def test_an_answer_stays_as_it_was_in_the_recording(tmp_path):
     await place.rewind("1")
     assert await place.bench.recorded(events)
     assert AssistantMessage("done") not in await place.engine.history(place.session)
+
+
+async def test_a_rewind_that_breaks_off_can_still_be_taken_back(tmp_path, monkeypatch):
+    place = Place(tmp_path, [write("a", "1")])
+    await place.ask()
+
+    async def die_half_way(checkpoint: Checkpoint) -> Any:
+        (place.root / "a").write_text("half way")
+        raise CheckpointError("the disk is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.checkpoints, "restore", die_half_way)
+        with pytest.raises(CheckpointError, match="the disk is gone"):
+            await place.rewind("1")
+    assert await place.questions() == ["go"]
+    await place.rewind("r1")
+    assert (place.root / "a").read_text() == "1"
+
+
+async def test_a_slow_checkpoint_says_what_is_being_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("aish.engine.tools.executor._SLOW_S", 0.0)
+    place = Place(tmp_path, [write("a", "1")])
+    events = await place.ask()
+    assert [body.text for body in bodies(events, Status) if "are being stored" in body.text]

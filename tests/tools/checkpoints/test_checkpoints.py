@@ -252,6 +252,17 @@ def test_only_so_many_checkpoints_are_stored(root, monkeypatch):
     assert set(run(checkpoints.compare(str(root), numbers))) == set(numbers[2:])
 
 
+def test_old_checkpoints_go_with_old_sessions(root, monkeypatch):
+    checkpoints = make(root, keep_days=7)
+    taken = []
+    for days in (0, 5, 10):
+        (root / "a").write_text(f"{days}")
+        now_ns = (1000 + days) * 86_400 * 10**9
+        monkeypatch.setattr("aish.tools.checkpoints.checkpoints.time.time_ns", lambda now_ns=now_ns: now_ns)
+        taken.append(run(checkpoints.take()))
+    assert set(run(checkpoints.compare(str(root), [one.number for one in taken]))) == {one.number for one in taken[1:]}
+
+
 def test_nothing_is_written_when_nothing_has_changed(root):
     (root / "a").write_text("1")
     checkpoints = make(root)

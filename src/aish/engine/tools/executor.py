@@ -23,6 +23,8 @@ CANCEL_GRACE_S = 5.0
 # Time to compute a preview. A language server may have to start for it.
 _PREVIEW_S = 30.0
 _WITNESS_S = 10.0
+_SLOW_S = 1.0  # then the user is told what is being waited for
+_SLOW_CHECKPOINT = "the files of the workspace are being stored, so that this turn can be rewound"
 # The mark of a tool that has cut the middle out of its output.
 _LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
 
@@ -185,9 +187,7 @@ class Executor:
     ) -> Outcome:
         """`on_output` gets what the tool prints while it runs; None if it is not shown."""
         if self._before_effect is not None and spec.effect is not Effect.READ and not is_proved:
-            before, self._before_effect = self._before_effect, None
-            if notice := await before():
-                on_status(notice)
+            await self._prepare_effect(self._before_effect, on_status)
         started_s = self._clock.monotonic_s()
         relay = OutputRelay(on_output, self._redact) if on_output else None
         output = relay.add if relay else _ignore_output
@@ -202,6 +202,16 @@ class Executor:
         parts = tuple(self._clean(part) for part in outcome.parts)
         structured = outcome.structured if self._for_programs else None
         return msgspec.structs.replace(outcome, parts=parts, duration_ms=duration_ms, structured=structured)
+
+    async def _prepare_effect(self, before_effect: BeforeEffect, on_status: Callable[[str], None]) -> None:
+        self._before_effect = None
+        slow = asyncio.get_running_loop().call_later(_SLOW_S, on_status, _SLOW_CHECKPOINT)
+        try:
+            notice = await before_effect()
+        finally:
+            slow.cancel()
+        if notice:
+            on_status(notice)
 
     async def preview(self, tool: str, arguments: Arguments, *, call: str, deadline_s: float) -> Preview:
         """What the call would change, or why it would fail. Never raises."""

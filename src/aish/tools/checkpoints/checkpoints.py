@@ -123,8 +123,6 @@ class WorkspaceCheckpoints:
         if home.is_relative_to(root):
             which = "the home directory" if root == home else f"{root}, which is above the home directory,"
             raise CheckpointError(f"{which} is no workspace", hint="work in the folder of a project")
-        if root == Path("/"):
-            raise CheckpointError(f"{root} is no workspace", hint="work in the folder of a project")
         if not root.is_dir():
             raise CheckpointError(f"{root} is not there any more")
         return root
