@@ -189,9 +189,9 @@ class Gate(Protocol):
 class Checkpoints(Protocol):
     """Checkpoints of the workspaces on this machine. All failures are CheckpointErrors."""
 
-    async def take(self, root: str = "") -> Checkpoint:
-        """Stores the files of a workspace as they are now; "" means the one that the user is in. Takes a bounded time,
-        and returns the checkpoint before if nothing has changed."""
+    async def take(self, before: Checkpoint | None = None) -> Checkpoint:
+        """Stores the files of the workspace that the user is in, as they are now; the checkpoint before is returned if
+        nothing has changed. `before`: of its workspace, since it is about to be restored; it does not make room."""
 
     async def compare(self, root: str, numbers: Iterable[int]) -> Mapping[int, FileChanges]:
         """What bringing each of these checkpoints back would change. Those that are not stored are left out."""

@@ -203,7 +203,7 @@ async def test_a_checkpoint_that_fails_is_told_once_and_the_turn_goes_on(tmp_pat
 async def test_a_failure_of_any_kind_does_not_stop_the_turn(tmp_path):
     place = Place(tmp_path, [write("a", "1")])
 
-    async def fail(root: str = "") -> Checkpoint:
+    async def fail(before: Checkpoint | None = None) -> Checkpoint:
         raise ValueError("a defect")
 
     place.checkpoints.take = fail
@@ -304,3 +304,17 @@ async def test_a_slow_checkpoint_says_what_is_being_waited_for(tmp_path, monkeyp
     place = Place(tmp_path, [write("a", "1")])
     events = await place.ask()
     assert [body.text for body in bodies(events, Status) if "are being stored" in body.text]
+
+
+async def test_a_checkpoint_that_hangs_does_not_hold_up_the_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr("aish.engine.rewind._TAKE_WAIT_S", 0.05)
+    place = Place(tmp_path, [write("a", "1")])
+
+    async def hang(before: Checkpoint | None = None) -> Checkpoint:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(place.checkpoints, "take", hang)
+    events = await place.ask()
+    assert (place.root / "a").exists()
+    assert [body.text for body in bodies(events, Status) if "within 0.05 s" in body.text]

@@ -8,6 +8,7 @@ Before files are brought back, a checkpoint of the present state is taken, so ea
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -38,6 +39,8 @@ _MAX_TARGETS = 30
 _TITLE_CHARS = 80
 _MAX_NOTICES = 100
 _LOCK_WAIT_S = 2.0
+# A checkpoint ends by itself before that, unless another window is busy or a file system hangs.
+_TAKE_WAIT_S = 15.0
 _NOT_STORED = "the checkpoint is not stored on this machine any more"
 _DISABLED = "checkpoints are switched off (rewind.enabled)"
 
@@ -94,9 +97,12 @@ class TurnCheckpoints:
     async def _take(self, turn: str) -> TurnCheckpoint:
         assert self._make_checkpoints is not None
         try:
-            return TurnCheckpoint(turn, await self._make_checkpoints().take())
+            async with asyncio.timeout(_TAKE_WAIT_S):
+                return TurnCheckpoint(turn, await self._make_checkpoints().take())
         except CheckpointError as exc:
             return TurnCheckpoint(turn, problem=exc.message)
+        except TimeoutError:
+            return TurnCheckpoint(turn, problem=f"no checkpoint could be taken within {_TAKE_WAIT_S:g} s")
 
     def _notice(self, problem: str) -> str:
         if not problem or problem in self._shown or len(self._shown) >= _MAX_NOTICES:
@@ -151,7 +157,7 @@ class Rewinds:
             found = await self._find_targets(session)
             target = found.find(id)
             places = () if scope is RewindScope.CONVERSATION else _places_of(found, target)
-            before = [await self._get_checkpoints().take(place.root) for place in places]
+            before = [await self._get_checkpoints().take(place) for place in places]
             rewinds = found.add_rewind(target, self._clock.now_ms(), before)
             await _store_rewinds(self._store, session, rewinds)  # first, so that a crash in between loses nothing
             files = [await self._get_checkpoints().restore(place) for place in places]

@@ -15,7 +15,7 @@ import pytest
 from aish.errors import CheckpointError
 from aish.tools.checkpoints import database, scan
 from aish.tools.checkpoints.checkpoints import CheckpointSettings, WorkspaceCheckpoints, find_workspace
-from aish.types.checkpoints import FileChanges
+from aish.types.checkpoints import Checkpoint, FileChanges
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no checkpoints on Windows")
 
@@ -116,6 +116,30 @@ def test_modes_links_empty_folders_and_odd_names_come_back(root):
             path.unlink()
     changes = run(checkpoints.restore(taken)).changes
     assert changes.left == ()
+    assert snapshot(root) == before
+
+
+def test_files_that_a_command_made_unreadable_get_their_modes_back(root, monkeypatch):
+    """Root may read everything, so the refusal is the test's own."""
+    (root / "secret").write_text("1")
+    (root / "locked").mkdir()
+    (root / "locked/a").write_text("2")
+    checkpoints = make(root)
+    before = snapshot(root)
+    taken = run(checkpoints.take())
+    (root / "secret").chmod(0)
+    (root / "locked").chmod(0)
+    plain = os.open
+
+    def refuse(path, flags, *rest, dir_fd=None, **more):
+        if path in ("secret", "locked") and dir_fd is not None:
+            raise PermissionError(13, "Permission denied")
+        return plain(path, flags, *rest, dir_fd=dir_fd, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aish.tools.checkpoints.scan.os.open", refuse)
+        changes = run(checkpoints.restore(taken)).changes
+    assert changes == FileChanges(replaced=("locked", "secret"))
     assert snapshot(root) == before
 
 
@@ -321,6 +345,22 @@ def test_nothing_is_brought_back_when_the_present_state_cannot_be_stored(root):
     assert (root / "a").read_text() == "mine"
 
 
+def test_the_present_state_makes_room_for_itself_but_not_at_the_cost_of_what_is_brought_back(root):
+    checkpoints = make(root, max_store_bytes=2 * 1024**2)
+    taken = []
+    for _ in range(4):
+        (root / "a").write_bytes(os.urandom(400_000))
+        taken.append(run(checkpoints.take()))
+    content = os.urandom(400_000)
+    (root / "a").write_bytes(os.urandom(400_000))
+    (root / "b").write_bytes(content)
+    run(checkpoints.take(taken[0]))
+    before = run(checkpoints.restore(taken[0])).before
+    assert not (root / "b").exists()
+    run(checkpoints.restore(before))
+    assert (root / "b").read_bytes() == content
+
+
 def test_a_store_that_cannot_be_made_is_a_plain_error(root, tmp_path):
     (tmp_path / "state").write_text("a file where the folder should be")
     with pytest.raises(CheckpointError, match="checkpoints cannot be stored in"):
@@ -360,7 +400,7 @@ def test_a_home_directory_and_the_root_are_no_workspaces(root):
     checkpoints = make(root, home=home)
     for workspace in (home, root, Path("/")):
         with pytest.raises(CheckpointError, match="is no workspace"):
-            run(checkpoints.take(str(workspace)))
+            run(checkpoints.take(Checkpoint(str(workspace), 1)))
     assert not (root.parent / "state").exists()
 
 

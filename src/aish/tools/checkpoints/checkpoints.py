@@ -49,8 +49,8 @@ class WorkspaceCheckpoints:
         self._settings = settings
         self._find_workspace = find_workspace
 
-    async def take(self, root: str = "") -> Checkpoint:
-        return await asyncio.to_thread(lambda: self._take(Path(root) if root else self._find_workspace()))
+    async def take(self, before: Checkpoint | None = None) -> Checkpoint:
+        return await asyncio.to_thread(self._take, before)
 
     async def compare(self, root: str, numbers: Iterable[int]) -> Mapping[int, FileChanges]:
         return await asyncio.to_thread(self._compare, Path(root), tuple(numbers))
@@ -58,10 +58,11 @@ class WorkspaceCheckpoints:
     async def restore(self, checkpoint: Checkpoint) -> RestoredFiles:
         return await asyncio.to_thread(self._restore, checkpoint)
 
-    def _take(self, workspace: Path) -> Checkpoint:
-        root = self._check_root(workspace)
+    def _take(self, before: Checkpoint | None) -> Checkpoint:
+        root = self._check_root(Path(before.root) if before else self._find_workspace())
         with open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db:
-            taken, _ = self._store(db, root)
+            keeps = db.find_tree(before.number) if before else None
+            taken, _ = self._store(db, root, keeps=keeps or b"")
             return taken
 
     def _compare(self, workspace: Path, numbers: Sequence[int]) -> Mapping[int, FileChanges]:
@@ -77,14 +78,12 @@ class WorkspaceCheckpoints:
             then = db.find_tree(checkpoint.number)
             if then is None:
                 raise CheckpointError("this checkpoint is not stored any more", hint="only so many are; see [rewind]")
-            before, now = self._store(db, root, keeps=then, makes_room=False)
+            before, now = self._store(db, root, keeps=then)
             changes = restore_tree(db, os.fsencode(root), then, now, db.read_known())
             return RestoredFiles(changes, before)
 
-    def _store(
-        self, db: CheckpointDatabase, root: Path, *, keeps: bytes = b"", makes_room: bool = True
-    ) -> tuple[Checkpoint, bytes]:
-        """Takes a checkpoint. `keeps` as in WorkspaceScan. `makes_room`: older checkpoints may be deleted for it."""
+    def _store(self, db: CheckpointDatabase, root: Path, *, keeps: bytes = b"") -> tuple[Checkpoint, bytes]:
+        """Takes a checkpoint. `keeps` as in WorkspaceScan; this tree makes no room for the checkpoint."""
         now_ms = time.time_ns() // 1_000_000
         try:
             while True:
@@ -92,7 +91,7 @@ class WorkspaceCheckpoints:
                     return self._scan(db, root, keeps, now_ms)
                 except StoreFull:
                     with db.transaction():
-                        if not (makes_room and db.make_room()):
+                        if not db.make_room(keeps):
                             break
                     db.shrink_file()
         except OSError as exc:

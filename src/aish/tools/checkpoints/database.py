@@ -147,18 +147,19 @@ class CheckpointDatabase:
         if deleted:
             self._sweep()
 
-    def make_room(self) -> bool:
-        """Deletes the older half of the checkpoints. Returns whether there were any."""
-        count = self._db.execute("SELECT count(*) FROM checkpoints").fetchone()[0]
+    def make_room(self, protects: bytes) -> bool:
+        """Deletes the older half of the checkpoints, but none with the tree `protects`. Returns whether there were
+        any."""
+        count = self._db.execute("SELECT count(*) FROM checkpoints WHERE tree != ?", (protects,)).fetchone()[0]
         if not count:
             return False
-        self._delete_oldest((count + 1) // 2)
+        self._delete_oldest((count + 1) // 2, protects)
         self._sweep()
         return True
 
-    def _delete_oldest(self, count: int) -> int:
-        oldest = "SELECT number FROM checkpoints ORDER BY number LIMIT ?"
-        return self._db.execute(f"DELETE FROM checkpoints WHERE number IN ({oldest})", (count,)).rowcount
+    def _delete_oldest(self, count: int, protects: bytes = b"") -> int:
+        oldest = "SELECT number FROM checkpoints WHERE tree != ? ORDER BY number LIMIT ?"
+        return self._db.execute(f"DELETE FROM checkpoints WHERE number IN ({oldest})", (protects, count)).rowcount
 
     def _sweep(self) -> None:
         """Deletes contents that no checkpoint has. What was seen last keeps its contents while there are checkpoints:

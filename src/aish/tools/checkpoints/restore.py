@@ -91,7 +91,7 @@ class _TreeChange:
                 self.change_folder(folder, place, old[1], new[1])
             if old[0] != new[0]:
                 self._change_mode(fd, place, name, old[0])
-        elif old is not None and new is not None and old[1] == new[1] and not stat.S_ISLNK(old[0] | new[0]):
+        elif old is not None and new is not None and old[1] == new[1] and stat.S_ISREG(old[0]) and stat.S_ISREG(new[0]):
             self._change_mode(fd, place, name, old[0])
         elif old is not None and is_folder_mode(old[0]):
             if new is not None:

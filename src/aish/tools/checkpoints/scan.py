@@ -214,7 +214,7 @@ def _unreadable(item: os.DirEntry[str], old: Entry | None) -> Entry:
         if old is not None and old.id and old.inode == status.st_ino:
             same = is_folder_mode(old.mode) or (old.size, old.modified_ns) == (status.st_size, status.st_mtime_ns)
             if same and stat.S_IFMT(old.mode) == stat.S_IFMT(status.st_mode):
-                return Entry(status.st_mode, old.id, 0, old.inode, old.size, old.modified_ns)
+                return msgspec.structs.replace(old, mode=status.st_mode, changed_ns=-status.st_ctime_ns)
     return _SKIPPED_ENTRY
 
 
