@@ -247,7 +247,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_shell_context.py::test_a_question_that_begins*",
     ),
     "§13 memory": (
-        "contracts/test_store.py::test_a_deleted_session_takes_its_summary*",
+        "contracts/test_store.py::test_a_deleted_session_takes_its_documents*",
         "contracts/test_store.py::test_*fact*",
         "e2e/test_shell_context.py::test_what_is_remembered*",
         "e2e/test_shell_context.py::test_a_summary_for_memory*",

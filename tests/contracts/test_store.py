@@ -413,13 +413,14 @@ async def test_deleting_a_session_takes_its_turns_and_events_and_no_others(store
     assert await store.read_events("turn_2") == lines(1, 3)
 
 
-async def test_a_deleted_session_takes_its_summary_along(store: Store) -> None:
+@pytest.mark.parametrize("kind", ["summary", "rewind"])
+async def test_a_deleted_session_takes_its_documents_along(store: Store, kind: str) -> None:
     await begin(store)
     for id in ("sess_1", "sess_2"):
-        await store.put(Document("summary", id, b"{}"))
+        await store.put(Document(kind, id, b"{}"))
     await store.delete_session("sess_1")
-    assert await store.find("summary", "sess_1") is None
-    assert await store.find("summary", "sess_2") is not None
+    assert await store.find(kind, "sess_1") is None
+    assert await store.find(kind, "sess_2") is not None
 
 
 async def test_events_of_a_deleted_turn_are_dropped_and_break_nothing(store: Store) -> None:
