@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aish.engine.rewind import TurnCheckpoints, find_rewinds
 from aish.errors import CheckpointError, SessionBusy, UsageError
 from aish.ports import CallContext, Store
 from aish.storage.memory import MemoryStore
@@ -318,3 +319,14 @@ async def test_a_checkpoint_that_hangs_does_not_hold_up_the_turn(tmp_path, monke
     events = await place.ask()
     assert (place.root / "a").exists()
     assert [body.text for body in bodies(events, Status) if "within 0.05 s" in body.text]
+
+
+async def test_checkpoints_that_windows_take_at_the_same_time_are_all_noted(tmp_path):
+    place = Place(tmp_path, store=SqliteStore(tmp_path / "store.db"))
+    (place.root / "a").write_text("1")
+    turns = [f"turn_{number}" for number in range(8)]
+    takers = [TurnCheckpoints(lambda: place.checkpoints, lambda: place.engine.store) for _ in turns]
+    await asyncio.gather(*(taker.take("s", turn) for taker, turn in zip(takers, turns, strict=True)))
+    noted = await find_rewinds(place.engine.store, "s")
+    assert sorted(one.turn for one in noted.checkpoints) == turns
+    await place.engine.aclose()

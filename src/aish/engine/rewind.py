@@ -39,6 +39,7 @@ _MAX_TARGETS = 30
 _TITLE_CHARS = 80
 _MAX_NOTICES = 100
 _LOCK_WAIT_S = 2.0
+_MAX_TRIES = 20
 # A checkpoint ends by itself before that, unless another window is busy or a file system hangs.
 _TAKE_WAIT_S = 15.0
 _NOT_STORED = "the checkpoint is not stored on this machine any more"
@@ -55,6 +56,19 @@ async def find_rewinds(store: Store, session: str) -> SessionRewinds:
 
 async def _store_rewinds(store: Store, session: str, rewinds: SessionRewinds) -> None:
     await store.put(Document(KIND, session, msgspec.json.encode(rewinds)))
+
+
+async def _add_checkpoint(store: Store, session: str, added: TurnCheckpoint) -> None:
+    """Adds to what is stored, also while another window adds to it."""
+    for _ in range(_MAX_TRIES):
+        document = await store.find(KIND, session)
+        rewinds = msgspec.json.decode(document.body, type=SessionRewinds) if document else SessionRewinds()
+        stored = (*rewinds.checkpoints, added)[-_MAX_CHECKPOINTS:]
+        changed = Document(KIND, session, msgspec.json.encode(msgspec.structs.replace(rewinds, checkpoints=stored)))
+        is_stored = await store.swap(changed, old=document.body) if document else await store.put_new(changed)
+        if is_stored:
+            return
+    raise CheckpointError("other windows change this session's checkpoints all the time")
 
 
 class TurnCheckpoints:
@@ -79,8 +93,7 @@ class TurnCheckpoints:
             if any(one.turn == turn for one in rewinds.checkpoints):
                 return ""
             found = await self._take(turn)
-            stored = (*rewinds.checkpoints, found)[-_MAX_CHECKPOINTS:]
-            await _store_rewinds(self._store(), session, msgspec.structs.replace(rewinds, checkpoints=stored))
+            await _add_checkpoint(self._store(), session, found)
             problem = found.problem
         except Exception as exc:
             problem = exc.message if isinstance(exc, AishError) else type(exc).__name__

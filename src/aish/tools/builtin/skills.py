@@ -19,8 +19,7 @@ from aish.config.skills import SKILL_FILE, SkillFile
 from aish.errors import ToolError
 from aish.ports import CallContext
 from aish.types.messages import TextPart
-from aish.types.skills import READ_SKILL_SCHEMA, READ_SKILL_TEXT
-from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+from aish.types.tools import Arguments, Effect, JsonSchema, ResultStatus, ToolOutput, ToolSpec
 
 if TYPE_CHECKING:
     from aish.tools.workspace import IsSecret, Workspace
@@ -31,6 +30,19 @@ MAX_SKILL_BYTES = 100_000
 _MAX_LIST_CHARS = 16_000
 _MAX_FILES = 100
 _MAX_DEPTH = 4
+READ_SKILL_TEXT = (
+    "Read a skill, which says how a kind of work is done here, before you do that work. With a file: reads that file "
+    "of the skill."
+)
+READ_SKILL_SCHEMA: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "Name of the skill"},
+        "file": {"type": "string", "description": "A file that belongs to the skill, such as references/x.md"},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
 _SPEC = ToolSpec("read", READ_SKILL_TEXT, READ_SKILL_SCHEMA, Effect.READ, "skills", timeout_s=30)
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from aish.errors import AishError, ToolError
 from aish.ports import CallContext
+from aish.tools.builtin.skills import READ_SKILL_SCHEMA, READ_SKILL_TEXT
 from aish.tools.mcp.errors import McpError
 from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.types import (
@@ -30,7 +31,6 @@ from aish.tools.mcp.types import (
     SessionEvent,
 )
 from aish.types.messages import TextPart
-from aish.types.skills import READ_SKILL_SCHEMA, READ_SKILL_TEXT
 from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 # A server that crashes at every start must not be started for ever.
