@@ -606,17 +606,17 @@ async def test_skills_of_a_project_are_asked_about_once_listed_and_shown(home):
         file.parent.mkdir(parents=True)
         file.write_text(f"---\nname: {name}\ndescription: how to {name}\n---\nThe text of {name}.\n")
     async with shell(home, ready=False) as term:
-        await term.sees("Trust them as they are now?")
+        await term.sees("Trust as it is now?")
         assert "2 skills" in term.text and "│ review: how to review" in term.text
         term.press("s\r")
         await term.sees("│ The text of review.")
-        await term.sees("Trust them as they are now?")
+        await term.sees("Trust as it is now?")
         term.press("y\r")
         await term.prompts()
         await did(term, ":skills", "release: how to release")
         await did(term, ":skills review", "The text of review.")
     async with shell(home) as term:  # it is not asked again
-        assert "Trust them" not in term.text
+        assert "Trust as" not in term.text
         file.write_text(f"{file.read_text()}changed")
         await did(term, ":reload", "untrusted: `:trust` accepts it")
 

@@ -93,13 +93,14 @@ async def _ask_about_skills(runtime: Runtime, output: Output, reader: StdinReade
     skills = [skill for skill in runtime.skills() if skill.file.state == "untrusted"]
     if not skills:
         return
-    output.note(f"This project has {len(skills)} skills for models. No model gets them until you trust them.")
+    count = "a skill" if len(skills) == 1 else f"{len(skills)} skills"
+    output.note(f"This project has {count} for models. No model gets what you do not trust.")
     for skill in skills:
         output.note(f"  │ {skill.name}: {skill.description}")
     env, answer = runtime.launch_context.env, "s"
     while answer == "s":
         drop_typed_ahead()
-        typed = await reader.read("Trust them as they are now? [y]es [n]o [s]how [l]ater: ")
+        typed = await reader.read("Trust as it is now? [y]es [n]o [s]how [l]ater: ")
         answer = (typed or "").strip().lower()[:1]
         for skill in skills:
             match answer:
