@@ -25,6 +25,9 @@ def home(tmp_path: Path) -> Path:
     tmp_path = tmp_path / "person"
     (tmp_path / "home").mkdir(parents=True)
     (tmp_path / "work").mkdir()
+    data = tmp_path / "home" / ".local" / "share" / "aish"
+    data.mkdir(parents=True)
+    (data / "history.jsonl").touch()  # this person has started it before
     (tmp_path / "home" / ".bashrc").write_text("alias hi='echo hi-from-alias'\nexport FROMRC=yes\n")
     return tmp_path
 

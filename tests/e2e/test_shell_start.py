@@ -1,5 +1,7 @@
 """The first moments of `aish` on a real terminal: keys before the prompt is there, and what is loaded for it."""
 
+import shutil
+import subprocess
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,6 +84,39 @@ async def test_a_model_server_that_is_down_keeps_no_prompt_away(home, model_name
         await term.sees("\nhere")
         await term.enter("?why")
         await term.sees("connection refused")
+
+
+WELCOME = "This is your bash, and a model"
+
+
+async def test_only_the_first_start_welcomes_and_names_the_model_and_a_better_one(home):
+    shutil.rmtree(home / "home" / ".local")
+    async with shell(home) as term:
+        shown = term.text.splitlines()
+        assert shown[0].startswith(WELCOME) and ":help" in shown[0]
+        assert shown[1] == "scripted:fake-tool answers." and ":model NAME" in shown[2]
+        assert len(shown) == 4 and shown[3].endswith("›")
+        term.press("\x04")
+        await term.ends()
+    async with shell(home) as term:
+        assert WELCOME not in term.text
+
+
+async def test_a_welcome_says_what_to_do_about_a_model_that_is_very_small_or_not_there(home):
+    shutil.rmtree(home / "home" / ".local")
+    config(home, '[providers.up]\nurl = "http://127.0.0.1:1/v1"\n')
+    async with program(home, "from aish.__main__ import main; main()", AISH_MODEL="up:big") as term:
+        await term.prompts()
+        await term.sees(":doctor says more")
+        await term.sees("aish models pull")
+
+
+def test_without_a_terminal_there_is_no_welcome(home):
+    shutil.rmtree(home / "home" / ".local")
+    env = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-m", "aish", "--model", "scripted:fake-tool", "add 2 and 3"]
+    done = subprocess.run(command, env=env, cwd=home / "work", capture_output=True, timeout=30, check=True)
+    assert WELCOME.encode() not in done.stdout + done.stderr
 
 
 async def test_a_line_entered_before_the_prompt_is_there_is_run_and_drawn_once(home):

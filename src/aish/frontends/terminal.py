@@ -111,13 +111,16 @@ class Output:
         data = text.encode("utf-8", "replace")
         if not self._live or len(data) > _MAX_COPIED_BYTES:
             return False
-        self._err.write(f"\x1b]52;c;{b64encode(data).decode()}\a")
-        self._err.flush()
+        self.control(f"\x1b]52;c;{b64encode(data).decode()}\a")
         return True
 
     def clear_screen(self) -> None:
+        self.control("\x1b[2J\x1b[H")
+
+    def control(self, sequence: str) -> None:
+        """Sends a control sequence of aish itself to the terminal, if there is one."""
         if self._live:
-            self._err.write("\x1b[2J\x1b[H")
+            self._err.write(sequence)
             self._err.flush()
 
     def progress(self, text: str) -> None:

@@ -23,6 +23,8 @@ class Typed:
         self.prompts.append(prompt + typed)
         return self._lines.pop(0) if self._lines else None
 
+    def drop_typed_ahead(self) -> None: ...
+
 
 def question(kind: QuestionKind = QuestionKind.EFFECT, **fields) -> Question:
     return Question("c", kind, "shell__run", "exec", {"command": "make"}, "why", **fields)

@@ -35,6 +35,8 @@ class Typed:
     async def read(self, prompt: str, typed: str = "") -> str | None:
         return self._lines.pop(0)
 
+    def drop_typed_ahead(self) -> None: ...
+
 
 def question(tool: str = "files__write", preview: str = "", **arguments: Any) -> Question:
     return Question("call_1", QuestionKind.EFFECT, tool, "write", arguments, "it can change things", preview=preview)

@@ -256,6 +256,15 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
     editing: Annotated[
         Literal["auto", "emacs", "vi"], Meta(description="Key bindings; `auto` takes those of your bash.")
     ] = "auto"
+    notify: Annotated[
+        Literal["all", "bell", "off"],
+        Meta(
+            description="What tells you, while you look at another window, that a question waits or that a long turn "
+            "is over: the bell and a notification of the desktop, only the bell, or nothing. The terminal must report "
+            "its focus."
+        ),
+    ] = "all"
+    notify_after_s: Annotated[float, Meta(ge=0, description="How long a turn takes whose end is worth a notice.")] = 10
     highlight: Annotated[bool, Meta(description="Colour code in answers.")] = True
     reasoning: Annotated[Literal["fold", "show", "hide"], Meta(description="How a model's reasoning is shown.")] = (
         "fold"

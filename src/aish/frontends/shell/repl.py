@@ -23,7 +23,7 @@ from aish.frontends.shell.prompt.history import PromptHistory
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, RoutedLine, route_line
 from aish.frontends.shell.shell import Notices, Shell, do_nothing, format_error
 from aish.frontends.signals import is_stopped_alone, on_interrupt
-from aish.frontends.terminal import Output
+from aish.frontends.terminal import Output, is_interactive
 from aish.tool_calls.detect.proposals import CONTRACT
 from aish.types.requests import TurnRequest
 
@@ -52,6 +52,10 @@ async def run_shell(
             make_editor=_make_editor,
             history=_open_history(runtime),
         )
+        if is_interactive() and shell.history.create():
+            from aish.frontends.shell.setup import show_welcome
+
+            await show_welcome(engine, request.model or runtime.config.model, output)
         return await _Repl(shell).run()
 
 

@@ -1,7 +1,9 @@
-"""Before the first turn: asks whether to trust the project, offers to fetch a model, and waits for MCP servers."""
+"""Before the first turn: welcomes a new user, asks whether to trust the project, offers to fetch a model, and waits for
+MCP servers."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from aish.config.load import join_names
@@ -9,7 +11,7 @@ from aish.config.user_decisions import content_hash, project_content, refuse, tr
 from aish.engine.engine import Engine
 from aish.errors import AishError, ConfigError, ModelNotFound
 from aish.frontends.runtime import Runtime
-from aish.frontends.shell.prompt.line_reader import StdinReader, drop_typed_ahead
+from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.wait_line import waiting_for
 from aish.frontends.terminal import Output, ProgressLine
 
@@ -18,6 +20,7 @@ EMBEDDED_NAMES = (f"embedded:{SMALL_MODEL}", "embedded", SMALL_MODEL)
 # Longer files cannot be accepted here: the user would trust an end that was not shown.
 _MAX_LINES = 100
 _MAX_CHARS = 8000
+_WELCOME_WAIT_S = 1.0  # for the name of the model; the first prompt waits for it
 
 
 async def ensure_model(
@@ -42,6 +45,26 @@ async def ensure_model(
                 await runtime.pull(SMALL_MODEL, progress.show)
     except AishError:
         return
+
+
+async def show_welcome(engine: Engine, model: str, output: Output) -> None:
+    """Three lines: what can be done, which model answers, and how to get a better one."""
+    output.note("This is your bash, and a model: type commands, or ask in plain words (:help).")
+    better = "A better one: aish models pull qwen2.5-7b, or start Ollama; :models lists all."
+    try:
+        async with asyncio.timeout(_WELCOME_WAIT_S):
+            route = await engine.router.resolve(model)
+    except ModelNotFound:
+        output.note("No model was found, so questions have to wait for one.")
+    except (AishError, TimeoutError):
+        output.note(f"{model or 'The model'} does not answer yet; :doctor says more.")
+    else:
+        if route.info.is_weak:
+            output.note(f"{route.name} answers. It is very small: it finds commands, and little else.")
+        else:
+            output.note(f"{route.name} answers.")
+            better = ":models lists others, :model NAME switches. Shift-Tab sets what runs unasked."
+    output.note(better)
 
 
 async def wait_for_tools(runtime: Runtime, output: Output) -> None:
@@ -126,7 +149,7 @@ async def _ask_about(path: Path, notes: tuple[str, str], runtime: Runtime, outpu
     output.note(notes[1])
     if not whole:
         output.note("It is too long to be shown here: read it, and `aish config trust` accepts it.")
-    drop_typed_ahead()  # keys typed before the question was shown do not answer it
+    reader.drop_typed_ahead()
     answer = await reader.read("Trust it as it is now? [y]es [n]o [l]ater: " if whole else "Ask again? [n]o [l]ater: ")
     match (answer or "").strip().lower():
         case "y" | "yes" if whole:

@@ -21,6 +21,7 @@ from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
 from aish.frontends.shell.command_context import CommandContext
+from aish.frontends.shell.notifications import Notifier
 from aish.frontends.shell.prompt.history import PromptHistory, entry_now
 from aish.frontends.shell.prompt.terminal_echo import echo_off
 from aish.frontends.signals import is_stopped_alone, on_interrupt
@@ -136,6 +137,7 @@ class Shell:
         self.is_leaving = False
         self.history = PromptHistory(None) if history is None else history
         self._notices = notices
+        self._notifier = Notifier(output, config.notify, runtime.launch_context.env, after_s=config.notify_after_s)
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
@@ -154,11 +156,14 @@ class Shell:
     async def read_line(self) -> str | None:
         """The next line of the prompt, which begins with what was typed ahead. None at the end of input."""
         typed, self._typed_ahead = self._typed_ahead, ""
-        return await self._editor.read(typed)
+        return await self._editor.read(typed + self._notifier.take_kept())
 
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """A short answer of the user."""
-        return await self._editor.ask(prompt, typed)
+        if not typed:
+            self.drop_typed_ahead()
+        with self._notifier.question():
+            return await self._editor.ask(prompt, typed)
 
     async def read_key(self, prompt: str, keys: Collection[str]) -> str | None:
         """One of `keys`, "" for Enter. Any other key begins the next line."""
@@ -179,16 +184,13 @@ class Shell:
     def keep_typed_ahead(self) -> None:
         """Takes what was typed before a question is shown. It is no answer, and stands at the next prompt, where Enter
         runs it."""
-        if not sys.stdin.isatty():
-            return
-        import termios
+        text = self._notifier.read_keys().decode("utf-8", "replace").replace("\r", "\n").strip("\n")
+        if text.replace("\n", "").isprintable():
+            self.type_ahead(PASTE.format(text) if text else "")
 
-        from aish.process.terminal import drain_input
-
-        with suppress(OSError, termios.error):
-            text = drain_input(sys.stdin.fileno()).decode("utf-8", "replace").replace("\r", "\n").strip("\n")
-            if text.replace("\n", "").isprintable():
-                self.type_ahead(PASTE.format(text) if text else "")
+    def drop_typed_ahead(self) -> None:
+        """Discards the keys that wait: typed before a question was shown, they do not answer it."""
+        self._notifier.read_keys()
 
     def leave(self) -> None:
         """Ends the shell after the current line."""
@@ -287,7 +289,7 @@ class Shell:
     async def show_turn(self, request: TurnRequest, summary: TurnSummary) -> bool:
         """Runs a turn and prints it as it arrives. Whether the user stopped it with Ctrl-C."""
         self._answering = answering = asyncio.ensure_future(self._print_turn(request, summary))
-        with echo_off(), on_interrupt(answering.cancel):
+        with self.watch(), on_interrupt(answering.cancel):
             try:
                 await answering
             except asyncio.CancelledError:
@@ -297,6 +299,12 @@ class Shell:
             finally:
                 self._answering = None
         return answering.cancelled()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around work of a model: keys wait for the next prompt, and a user who looks elsewhere is notified."""
+        with echo_off(), self._notifier.watch(self.cwd):
+            yield
 
     async def _print_turn(self, request: TurnRequest, summary: TurnSummary) -> None:
         printer = self.make_printer()

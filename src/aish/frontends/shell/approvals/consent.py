@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from aish.frontends.shell.approvals.question_view import explain_lines, show_question
-from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
+from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader
 from aish.frontends.terminal import Output, is_interactive
 from aish.ports import Ask
 from aish.safety.commands import ShellContext, classify
@@ -52,7 +52,7 @@ class TerminalConsent:
 
     async def __call__(self, question: Question) -> Answer:
         """An empty line and the end of input are a no; an unknown word is asked about again."""
-        drop_typed_ahead()  # keys typed before the question was shown do not answer it
+        self._reader.drop_typed_ahead()
         if question.kind is QuestionKind.PLAN:
             return await self._ask_about_plan(question)
         show_question(question, self._output)

@@ -25,7 +25,7 @@ from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import TYPED_YES
 from aish.frontends.shell.approvals.editor import read_edited_arguments
 from aish.frontends.shell.approvals.question_view import show_call
-from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader, drop_typed_ahead
+from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader
 from aish.frontends.shell.render.event_printer import EventPrinter, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.shell.setup import ensure_model, wait_for_tools
@@ -330,7 +330,7 @@ class TerminalWatcher:
             show_call(halt.question.arguments, halt.question.preview, self._output)
         if self._reader is None:
             return HaltAnswer(HaltChoice.STAY_HALTED)
-        drop_typed_ahead()  # keys typed before the halt was shown do not answer it
+        self._reader.drop_typed_ahead()
         while True:
             line = await self._reader.read(_MENUS[halt.kind])
             if line is None:

@@ -170,9 +170,15 @@ async def norris(shell: Shell, rest: str) -> None:
             )
         case "resume" if len(more.split()) <= 1:
             record = await find_run(shell.engine, more.strip(), RunKind.NORRIS)
-            await resume_run(
-                shell.engine, record, _watcher(shell), shell.runtime.containment, None, resume_command=_RESUME_COMMAND
-            )
+            with shell.watch():
+                await resume_run(
+                    shell.engine,
+                    record,
+                    _watcher(shell),
+                    shell.runtime.containment,
+                    None,
+                    resume_command=_RESUME_COMMAND,
+                )
         case _:
             await _start(shell, check_goal(rest))
 
@@ -185,13 +191,14 @@ async def _start(shell: Shell, goal: str) -> None:
         tools=request.tools,
         where="shell",
     )
-    await work(
-        shell.engine,
-        shell.engine.runs.start(RunKind.NORRIS, goal, body, session=request.session or None),
-        _watcher(shell),
-        shell.runtime.containment,
-        resume_command=_RESUME_COMMAND,
-    )
+    with shell.watch():
+        await work(
+            shell.engine,
+            shell.engine.runs.start(RunKind.NORRIS, goal, body, session=request.session or None),
+            _watcher(shell),
+            shell.runtime.containment,
+            resume_command=_RESUME_COMMAND,
+        )
 
 
 async def runs(shell: Shell, rest: str) -> None:

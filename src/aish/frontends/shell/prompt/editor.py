@@ -22,6 +22,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
 from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.typeahead import clear_typeahead, get_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
@@ -46,6 +47,8 @@ from aish.process.spawn import run_quickly
 if TYPE_CHECKING:
     from aish.frontends.shell.prompt.history_menu import HistoryChoice
 
+# A focus report that was on its way when reports were switched off is no key.
+ANSI_SEQUENCES.update({"\x1b[I": Keys.Ignore, "\x1b[O": Keys.Ignore})
 _REFRESH_S = 1.0
 _GOAL_COMMAND = ":norris "
 # The mark is made at every key from the beginning of the line. The entered line is routed by all of it.

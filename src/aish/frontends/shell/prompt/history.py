@@ -121,6 +121,10 @@ class PromptHistory:
                     entries.append(_ENTRY.decode(line))
         return entries
 
+    def create(self) -> bool:
+        """Creates the file. Whether there was none, which means that this is the first start."""
+        return self._file is not None and not self._file.exists() and _append_bytes(self._file, b"")
+
     def add(self, entry: HistoryEntry) -> None:
         """Adds an entry for all shells, at once."""
         if entry.line.strip() and len(entry.line) <= _MAX_LINE_CHARS:

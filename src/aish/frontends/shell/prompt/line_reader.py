@@ -22,6 +22,9 @@ class AnswerReader(Protocol):
     async def read(self, prompt: str, typed: str = "") -> str | None:
         """One line; None at the end of input. `typed` is a text to edit."""
 
+    def drop_typed_ahead(self) -> None:
+        """Discards the keys that wait to be read: typed before a question was shown, they do not answer it."""
+
 
 class StdinReader:
     def __init__(self) -> None:
@@ -44,6 +47,9 @@ class StdinReader:
                 _show("\n")
         self._pending = None
         return line
+
+    def drop_typed_ahead(self) -> None:
+        drop_typed_ahead()
 
 
 def _show(text: str) -> None:
