@@ -723,12 +723,76 @@ async def test_completion_of_what_cannot_be_looked_up_offers_nothing(home):
         assert "exception" not in term.text and "Traceback" not in term.text
 
 
-@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
-async def test_it_works_without_colours(home, env):
-    async with shell(home, ready=False, **env) as term:
+async def test_it_works_on_a_terminal_that_can_do_nothing(home):
+    async with shell(home, ready=False, TERM="dumb") as term:
         await term.sees(">")
         await term.enter("echo plain")
         await term.sees("\nplain")
+
+
+async def test_without_colours_the_rest_is_the_same(home):
+    name = model(home, [[{"text": "**bold**\n\n```bash\ngrep x y\n```\n"}]])
+    async with shell(home, "--model", name, NO_COLOR="1") as term:
+        await did(term, "? go", "bold")
+        await did(term, "false", "[1]")
+        assert "✦ ? go" in term.text and "**" not in term.text and b"\x1b[0;1mbold" in term.raw
+        assert not re.search(rb"\x1b\[[0-9;]*\b(?:3|4|9)[0-7][;m]", term.raw)
+
+
+async def test_what_aish_runs_for_its_own_commands_is_in_no_history_and_leaves_the_status(home):
+    async with shell(home) as term:
+        await did(term, "git init -q; echo one > f; git add f; (exit 7)", "[7]")
+        await did(term, ":diff --cached", "+one")
+        await did(term, "echo st''atus-$?", "status-7")
+        await did(term, ":doctor", "interactive")
+        await did(term, "history", "history")
+        assert "rev-parse" not in term.text and "-m aish" not in term.text
+        await did(term, "? repeat what I gave you", "The result of")
+    stored = b"".join(file.read_bytes() for file in (home / "home" / ".local" / "share" / "aish").glob("**/*.db*"))
+    assert b"$ git diff --cached" in stored and b"rev-parse" not in stored
+
+
+async def test_the_doctor_looks_for_the_model_of_the_session(home):
+    async with shell(home) as term:
+        await did(term, ":doctor", "model      scripted:fake-tool")
+
+
+async def test_sessions_are_completed_with_what_they_are_about(home):
+    async with shell(home) as term:
+        await did(term, "please add 2 and 3 for me", "is 5.")
+        await did(term, ":reset", "new")
+        await did(term, "please add 4 and 5 for me", "is 9.")
+        term.press(":resume \t")
+        await term.sees("please add 2 and 3")
+
+
+async def test_the_keys_are_in_the_help(home):
+    async with shell(home) as term:
+        await did(term, ":help", "Shift-Tab changes the mode")
+
+
+@pytest.mark.parametrize(("answer", "is_trusted"), [("y", True), ("", False)])
+async def test_trusting_a_project_asks_once_more(home, answer, is_trusted):
+    (home / "work" / "AGENTS.md").write_text("Be brief.\n")
+    async with shell(home, ready=False) as term:
+        await term.sees("[l]ater:")
+        await term.enter("l")
+        await term.prompts()
+        await term.enter(":trust")
+        await term.sees("trust what stands in there now? [y/N]")
+        await term.enter(answer)
+        await term.prompts()
+        await term.enter(":reload")
+        await term.sees("the model gets it" if is_trusted else "untrusted: `:trust`")
+
+
+async def test_without_anything_to_colour_with_that_is_said(home):
+    bare = "import sys; sys.modules.update(dict.fromkeys(('pygments', 'pygments.lexers', 'tree_sitter'))); "
+    env = {"HOME": str(home / "home"), "PATH": os.environ["PATH"], "TERM": "xterm", "LANG": "C.UTF-8"}
+    code = f"{bare}sys.argv = ['aish', '--model', 'scripted:fake-tool']; from aish.__main__ import main; main()"
+    async with terminal([sys.executable, "-c", code], env=env, cwd=home / "work") as term:
+        await term.prompts()
+        await did(term, ":highlight on", "aish-runtime[shell]")
 
 
 async def test_a_job_that_prints_while_the_prompt_waits_is_shown_above_it(home):

@@ -169,7 +169,7 @@ async def test_up_while_a_program_runs_finds_the_line_before_it(home):
 
 
 @pytest.mark.parametrize(
-    ("env", "shown", "styled"), [({}, "It removes all.", True), ({"NO_COLOR": "1"}, "**all**", False)]
+    ("env", "shown", "styled"), [({}, "It removes all.", True), ({"TERM": "dumb"}, "**all**", False)]
 )
 async def test_an_explanation_is_drawn_like_any_answer(home, env, shown, styled):
     name = model(home, [[{"text": "It removes **all**.\n"}]])

@@ -213,6 +213,7 @@ def _safety_parser(prog: str) -> argparse.ArgumentParser:
 
 def _doctor_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="What works here, and how to fix what does not.")
+    parser.add_argument("--model", "-m", default="", help="the model to look for; by default the one that answers")
     _add_endpoint(parser)
     return parser
 

@@ -181,9 +181,11 @@ class LiveShell(Protocol):
 
     async def complete(self, line: str, cursor: int, *, timeout_s: float = 1.0) -> Completions: ...
 
-    async def run_user(self, line: str, terminal: int | None, *, may_exit: bool = True) -> RunResult:
+    async def run_user(
+        self, line: str, terminal: int | None, *, may_exit: bool = True, is_own: bool = False
+    ) -> RunResult:
         """Runs a line, which has the terminal until the shell waits for the next one. `may_exit`: an `exit` in it ends
-        the live shell; otherwise another bash takes over."""
+        the live shell; otherwise another bash takes over. `is_own`: it is in no history and leaves `$?` as it was."""
 
 
 class Runtime(Protocol):

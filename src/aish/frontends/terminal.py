@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -19,6 +20,9 @@ _CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\u
 _CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 # A carriage return before a newline is a line end of another system.
 _CONTROLS |= {0x0D: ""}
+# Parameters of SGR codes for colours, as styles of this program have them.
+_COLOR = re.compile(r"^(?:[34][0-7]|9[0-7]|10[0-7])$")
+_SGR = re.compile(r"\x1b\[([0-9;]*)m")
 _WIDTH = 24
 # Terminals take at most 100 000 characters of such a sequence, in base64.
 _MAX_COPIED_BYTES = 74_994
@@ -34,9 +38,18 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def without_colors(text: str) -> str:
+    """The text with its SGR codes, of which only bold, dim, italic, underlined and struck are left."""
+    return _SGR.sub(lambda code: f"\x1b[{_without_colors(code[1])}m" if _without_colors(code[1]) else "", text)
+
+
+def _without_colors(style: str) -> str:
+    return ";".join(part for part in style.split(";") if not _COLOR.match(part))
+
+
 class Output:
     """Writes answers to `out`, and everything else to `err`, dimmed on a terminal. `live` says whether progress may be
-    drawn there; by default where there is colour."""
+    drawn there; by default where there are styles. `monochrome`: no style has a colour."""
 
     def __init__(
         self,
@@ -45,11 +58,13 @@ class Output:
         *,
         color: bool | None = None,
         live: bool | None = None,
+        monochrome: bool = False,
     ) -> None:
         self.out = out or sys.stdout
         self._err = err or sys.stderr
         self._color = self._err.isatty() if color is None else color
         self._live = self._color if live is None else live
+        self._monochrome = monochrome
         self._column_zero = True
 
     @property
@@ -65,7 +80,7 @@ class Output:
 
     def write_safe(self, text: str) -> None:
         """Writes a part of an answer that is already safe and may contain styles."""
-        self.out.write(text)
+        self.out.write(without_colors(text) if self._monochrome else text)
         self.out.flush()
         self._column_zero = text.endswith("\n")
 
@@ -91,7 +106,7 @@ class Output:
     def styled_note(self, runs: Iterable[tuple[str, str]]) -> None:
         """Writes a note as runs of text, each with a style: the parameters of an SGR code."""
         self.end_line()
-        shown = ((visible(text), style) for text, style in runs)
+        shown = ((visible(text), _without_colors(style) if self._monochrome else style) for text, style in runs)
         line = "".join(f"\x1b[{style}m{text}\x1b[0m" if style and self._color else text for text, style in shown)
         self._err.write(f"{line}\n")
         self._err.flush()
@@ -99,7 +114,7 @@ class Output:
     def alarm(self, text: str) -> None:
         """Writes a line that must not be missed: red, or bold on a terminal without colours."""
         self.end_line()
-        style = "1;31" if self._color else "1" if self._err.isatty() else ""
+        style = "1;31" if self._color and not self._monochrome else "1" if self._err.isatty() else ""
         shown = visible(text)
         self._err.write(f"\x1b[{style}m{shown}\x1b[0m\n" if style else f"{shown}\n")
         self._err.flush()

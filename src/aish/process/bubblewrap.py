@@ -126,7 +126,10 @@ class Bubblewrap:
     async def describe(self) -> str:
         if await self._is_available():
             network = "with network" if self._network else "no network"
-            return f"bubblewrap: {self._workspace}, /tmp and caches writable, the rest read-only, {network}"
+            return (
+                f"bubblewrap: {self._workspace}, /tmp and caches writable, the rest read-only, {network}. "
+                "It cannot hold what a command destroys in these, or reads outside of the folders of secrets"
+            )
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
     def _bwrap_arguments(self, cwd: Path, covers: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
         cwd = "/work"
         exited = asyncio.Event()
 
-        async def run_user(self, line, terminal, *, may_exit=True):
+        async def run_user(self, line, terminal, *, may_exit=True, is_own=False):
             return RunResult(line, 3, "/work", 0.0, "")
 
     class NamelessShell(Shell):
@@ -130,7 +130,12 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
             pass
 
     output = Output(io.StringIO(), io.StringIO(), color=False)
-    runtime = SimpleNamespace(config=Config(), launch_context=SimpleNamespace(env={}))
+    runtime = SimpleNamespace(
+        config=Config(),
+        launch_context=SimpleNamespace(env={}),
+        loaded=SimpleNamespace(files=()),
+        instruction_files=tuple,
+    )
     request = TurnRequest(input=(user(""),))
     shell = NamelessShell(
         None, runtime, output, request, live=Live(), notices=Notices(output), approves_all=False,

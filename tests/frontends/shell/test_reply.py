@@ -294,7 +294,7 @@ def test_without_colours_text_is_passed_on_as_it_is_written():
 
 @pytest.mark.parametrize(
     ("env", "styled", "live"),
-    [({"TERM": "xterm"}, True, True), ({"TERM": "dumb"}, False, False), ({"NO_COLOR": "1"}, False, True)],
+    [({"TERM": "xterm"}, True, True), ({"TERM": "dumb"}, False, False), ({"NO_COLOR": "1"}, True, True)],
 )
 def test_what_a_terminal_can_show(env, styled, live):
     look = display_for(Terminal(80), env)

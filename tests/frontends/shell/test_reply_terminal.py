@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import select
 import signal
 import struct
@@ -100,9 +101,17 @@ def test_code_on_a_terminal_has_colours(ask):
     assert b"\x1b[0;35mif\x1b[0m" in asked.sent
 
 
-@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
-def test_where_there_are_no_colours_the_answer_is_as_the_model_wrote_it(ask, env):
-    asked = ask([{"text": "# Hi\n\n**bold**"}], **env)
+def test_without_colours_an_answer_is_drawn_and_wrapped_all_the_same(ask):
+    text = "# Hi\n\n**bold** and `code` " + "word " * 40 + "\n\n```python\nif x: pass\n```\n"
+    asked = ask([{"text": text}], NO_COLOR="1", columns=50)
+    assert asked.ended() == 0
+    assert b"\x1b[0;1mbold" in asked.sent and b"**" not in asked.sent
+    assert not re.search(rb"\x1b\[[0-9;]*\b(?:3|4)[0-7][;m]", asked.sent)
+    assert all(line.endswith("word") for line in asked.lines() if line.startswith("word") and "\n" not in line)
+
+
+def test_where_nothing_can_be_drawn_the_answer_is_as_the_model_wrote_it(ask):
+    asked = ask([{"text": "# Hi\n\n**bold**"}], TERM="dumb")
     assert asked.ended() == 0
     assert asked.lines()[-2:] == ["# Hi", "**bold**"]
     assert b"\x1b[0" not in asked.sent and b"\x1b[2m" not in asked.sent

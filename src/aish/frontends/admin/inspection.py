@@ -26,19 +26,19 @@ _MAX_LINE_CHARS = 1024 * 1024
 
 
 def run_doctor(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    return run_until_done(_diagnose(runtime))
+    return run_until_done(_diagnose(runtime, arguments.model))
 
 
-async def _diagnose(runtime: Runtime) -> int:
+async def _diagnose(runtime: Runtime, model: str) -> int:
     """Exit code 0 if a question could be answered now, otherwise 1."""
     healthy = True
-    async for mark, subject, text in _findings(runtime):
+    async for mark, subject, text in _findings(runtime, model):
         print(visible(f"{mark} {subject:<10} {text}"))
         healthy = healthy and mark != "✗"
     return 0 if healthy else 1
 
 
-async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
+async def _findings(runtime: Runtime, model: str) -> AsyncIterator[Finding]:
     yield "✓", "aish", f"{__version__}, Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     for file in runtime.loaded.files:
         yield "✓" if file.state in ("read", "absent") else "!", "config", f"{file.path} ({file.state})"
@@ -56,7 +56,7 @@ async def _findings(runtime: Runtime) -> AsyncIterator[Finding]:
             yield await _check_provider(provider)
         if not found and runtime.config.discovery.enabled:
             yield "·", "discovery", "no local server answers on the well-known ports"
-        yield await _check_default_model(engine)
+        yield await _check_model(engine, model)
         await runtime.wait_for_mcp(runtime.config.mcp.wait_s)
         for name, server in runtime.mcp_servers.items():
             yield _check_mcp(name, server)
@@ -109,9 +109,9 @@ def _check_mcp(name: str, server: McpServerView) -> Finding:
     return "!", f"mcp {name}", _with_hint(server.failure) if server.failure else server.state
 
 
-async def _check_default_model(engine: Engine) -> Finding:
+async def _check_model(engine: Engine, name: str) -> Finding:
     try:
-        route = await engine.router.resolve("")
+        route = await engine.router.resolve(name)
     except AishError as exc:
         return "✗", "model", _with_hint(exc)
     window = f", window {route.info.context_size} tokens" if route.info.context_size else ", window unknown"

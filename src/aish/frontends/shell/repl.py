@@ -78,7 +78,7 @@ async def _open_live(stack: AsyncExitStack, runtime: Runtime, notices: Notices) 
 
 def _make_editor(shell: Shell) -> LineEditor:
     env = shell.runtime.launch_context.env
-    plain = not sys.stdout.isatty() or bool(env.get("NO_COLOR")) or env.get("TERM") in ("dumb", "")
+    plain = not sys.stdout.isatty() or env.get("TERM") in ("dumb", "")
     return LineEditor(shell, shell.history, plain=plain)
 
 

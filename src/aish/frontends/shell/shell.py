@@ -353,15 +353,15 @@ class Shell:
 
     async def run_line(self, line: str, *, attach: bool, typed: bool = False, is_proposal: bool = False) -> RunResult:
         """Runs a line in the live bash; `attach` adds it to the context of the next question. After a line that the
-        user has `typed`, or chosen from an answer as if it were typed, the prompt shows how it ended. A proposal
-        enters the history, and cannot end the shell."""
+        user has `typed`, or chosen from an answer as if it were typed, the prompt shows how it ended; any other line is
+        aish's own, and in no history. A proposal enters the history, and cannot end the shell."""
         if self.live is None:
             raise ProcessError("there is no live shell here", hint="ask the model, or use another terminal")
         terminal = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._run_in = self.cwd
         # The program gets Ctrl-C itself; the line is not left half way.
         with self._notices.defer(), on_interrupt(do_nothing):
-            result = await self.live.run_user(line, terminal, may_exit=not is_proposal)
+            result = await self.live.run_user(line, terminal, may_exit=not is_proposal, is_own=not typed)
         if result.output and not result.output.endswith("\n") and not result.full_screen:
             self.output.note("")  # the prompt is drawn from the first column, over what stands there
         if typed:

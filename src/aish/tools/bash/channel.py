@@ -22,7 +22,7 @@ import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -32,26 +32,11 @@ import msgspec
 from aish.errors import ProcessError
 from aish.types.live_shell import HistorySettings
 
-Mode = Literal["user", "model"]
+# A line of aish's `own` is in no history and leaves `$?` as it was.
+Mode = Literal["user", "own"]
 _STATUS_FIELDS = 13
 
 _HOME = Path(__file__).parent
-# Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
-QUIET = {
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "SYSTEMD_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": "true",
-    "SSH_ASKPASS": "false",
-    "SSH_ASKPASS_REQUIRE": "force",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "NO_COLOR": "1",
-}
-
-
 _EXPORTS_END = b"# end\n"
 _EXPORTS_MAX_BYTES = 4 * 1024 * 1024  # Linux takes less than that
 _OWN_EXPORT = re.compile(rb"(?m)^declare -\S+ __aish_.*\n")  # exported under `set -a`
@@ -101,7 +86,6 @@ class Channel:
         *,
         is_plain_sh: bool,
         rc_file: str | None,
-        quiet: Mapping[str, str],
         exports: bytes = b"",
         wants_ps1: bool = False,
     ) -> None:
@@ -118,7 +102,7 @@ class Channel:
             self._line = self._open_file(stack, "line", os.O_CREAT)
             if exports:
                 (self.folder / "restore").write_bytes(exports)
-            (self.folder / "rc").write_text(self._rc(rc_file, QUIET | dict(quiet), has_exports=bool(exports)))
+            (self.folder / "rc").write_text(self._rc(rc_file, has_exports=bool(exports)))
             self._resources = stack.pop_all()
 
     def close(self) -> None:
@@ -133,9 +117,8 @@ class Channel:
     def rc(self) -> Path:
         return self.folder / "rc"
 
-    def _rc(self, rc_file: str | None, quiet: Mapping[str, str], *, has_exports: bool) -> str:
-        words = " ".join(f"{name}={shlex.quote(value)}" for name, value in quiet.items())
-        names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce, "quiet": words}
+    def _rc(self, rc_file: str | None, *, has_exports: bool) -> str:
+        names = {"dir": str(self.folder), "home": str(_HOME), "nonce": self.first_nonce}
         names["wants_ps1"] = "yes" if self._wants_ps1 else ""
         settings = "\n".join(f"__aish_{name}={shlex.quote(value)}" for name, value in names.items())
         our_rc = shlex.quote(str(_HOME / ("rc.sh" if self._is_plain_sh else "rc.bash")))

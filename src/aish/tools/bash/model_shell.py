@@ -33,7 +33,7 @@ from aish.errors import ProcessError
 from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
 from aish.tools.bash.capture import OutputCapture
-from aish.tools.bash.channel import QUIET, memory_folder
+from aish.tools.bash.channel import memory_folder
 from aish.tools.bash.snapshot import Snapshot
 from aish.tools.builtin.shell import NO_CORE_DUMPS
 from aish.tools.proved_environment import proved_search_path
@@ -42,6 +42,20 @@ from aish.types.live_shell import RunEnd, RunResult
 if TYPE_CHECKING:
     from aish.process.sandbox import Sandbox
 
+# Programs must not ask questions or open a pager, because there is no user to answer. Prompts for secrets fail at once.
+_QUIET = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "SSH_ASKPASS": "false",
+    "SSH_ASKPASS_REQUIRE": "force",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NO_COLOR": "1",
+}
 _INTERRUPTED_S = 0.5  # for a line to end after SIGINT, before its session is killed
 _REPORT_BYTES = 64 * 1024
 _READY = b"ready"
@@ -136,7 +150,7 @@ async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket)
         argv: tuple[str, ...] = (spec.shell, "-c", _SH_MAIN, "sh", spec.line)
         # What is inherited in any case steers no program, but PATH.
         path = {"PATH": _search_path(spec)} if spec.is_proved else {}
-        env = {**QUIET, **spec.env, **path}
+        env = {**_QUIET, **spec.env, **path}
         inherit: tuple[str, ...] = () if spec.is_proved else ("*",)
     else:
         state = _state_file(spec, spec.snapshot, stack)
@@ -167,7 +181,7 @@ def _state_file(spec: ModelLineSpec, snapshot: Snapshot, stack: ExitStack) -> in
 
 
 def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
-    given = {**QUIET, **spec.env}
+    given = {**_QUIET, **spec.env}
     late = "" if spec.is_proved else "; ".join(f"\\builtin {option}" for option in snapshot.late_options)
     line = f"{late}; {spec.line}" if late else spec.line
     yield f"builtin cd -- {shlex.quote(spec.cwd)}; builtin export PWD"

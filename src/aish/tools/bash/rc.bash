@@ -45,7 +45,7 @@ __aish_waits() {
 # First in PROMPT_COMMAND: the line has ended.
 __aish_done() {
   { local rc=$? x=$-; builtin set +ux; } 2>/dev/null
-  [[ $__aish_mode == model ]] || __aish_prev=$rc
+  [[ $__aish_mode == own ]] || __aish_prev=$rc
   __aish_shown=$rc
   # If nothing runs between this and __aish_idle, one write has both marks, because every write wakes aish.
   [[ $PROMPT_COMMAND == "$__aish_alone" && $__aish_count == 0 && ${!-} == "$__aish_job" ]] || __aish_over
@@ -133,12 +133,8 @@ __aish_load() {
   IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
   [[ $__aish_line == "$1:"* ]] || IFS='' builtin read -r -d '' __aish_line <"$__aish_dir/line" || :
   __aish_line=${__aish_line#"$1:"}
-  if [[ $__aish_mode == model ]]; then
-    # `command`: with `builtin`, programs do not get the variables; without both, they would persist in POSIX mode.
-    __aish_eval="$__aish_quiet \\command eval \"\$__aish_line\" </dev/null"
-    return 0
-  fi
   __aish_eval=$__aish_line __aish_kept='' __aish_changed=''
+  [[ $__aish_mode != own ]] || return 0
   if [[ $- == *H* && ( $__aish_line == *'!'* || $__aish_line == '^'* ) ]]; then __aish_expand || return 0; fi
   __aish_remember
   __aish_keep
@@ -228,7 +224,7 @@ __aish_go() {
   __aish_restore_control
   [[ -z $__aish_out ]] || { exec 2>&"$__aish_out" {__aish_out}>&-; __aish_out=''; }
   [[ $__aish_had == 0 ]] || __aish_notices
-  [[ -z ${PS0-} || $__aish_mode == model || ${BASH_VERSINFO[0]} -lt 5 ]] || builtin printf '%s' "${PS0@P}" >/dev/tty
+  [[ -z ${PS0-} || $__aish_mode == own || ${BASH_VERSINFO[0]} -lt 5 ]] || builtin printf '%s' "${PS0@P}" >/dev/tty
   __aish_mark C 2>/dev/null
   __aish_options "$__aish_x"
   return "$__aish_prev"

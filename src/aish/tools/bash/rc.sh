@@ -7,17 +7,8 @@ __aish_esc=$(printf '\033') __aish_bel=$(printf '\007')
 __aish_go() {
   __aish_nonce=$1 __aish_code=130
   __aish_line=$(cat "$__aish_dir/line")
-  if [ "$2" = model ]; then
-    __aish_eval=__aish_model
-  else
-    __aish_eval=$__aish_line
-  fi
+  __aish_eval=$__aish_line
   printf '%s]133;C;aish=%s%s' "$__aish_esc" "$1" "$__aish_bel" >/dev/tty
-}
-
-# A POSIX sh cannot set variables for one eval only, so the model's line runs in a copy of the shell.
-__aish_model() {
-  ( eval "export $__aish_quiet"; eval "$__aish_line" ) </dev/null
 }
 
 __aish_end() {

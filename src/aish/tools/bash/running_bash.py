@@ -237,7 +237,7 @@ def build_result(
     result = capture.result(
         line, status, bash.status.cwd, bash.duration_s, end, jobs=bash.status.jobs, typed_ahead=ahead
     )
-    if bash.mode == "model" or bash.exited.is_set():
+    if bash.mode == "own" or bash.exited.is_set():
         return result
     expanded = bash.channel.read_expanded_line() if bash.status.is_expanded else None
     return msgspec.structs.replace(result, line=expanded or line, is_kept=bash.status.is_kept)

@@ -29,7 +29,7 @@ import msgspec
 from aish.errors import ProcessError, SpawnFailed, UsageError
 from aish.process.child import ProcessSpec
 from aish.process.pty import Pty, WindowSize
-from aish.tools.bash.channel import Channel
+from aish.tools.bash.channel import Channel, Mode
 from aish.tools.bash.completion.program_names import has_file
 from aish.tools.bash.completion.side_shell import SideShell
 from aish.tools.bash.model_shell import ModelLineSpec, run_model_line
@@ -207,15 +207,20 @@ class LiveBash:
 
     # Running lines
 
-    async def run_user(self, line: str, terminal: int | None, *, may_exit: bool = True) -> RunResult:
+    async def run_user(
+        self, line: str, terminal: int | None, *, may_exit: bool = True, is_own: bool = False
+    ) -> RunResult:
         """Runs a line as if typed at the terminal, which it owns until the shell waits again. None: without a
-        terminal. `may_exit`: an `exit` in it ends the live shell; otherwise another bash takes over."""
+        terminal. `may_exit`: an `exit` in it ends the live shell; otherwise another bash takes over. `is_own`: aish
+        runs it for a command of its own; it is in no history and leaves `$?` as it was."""
         _check(line)
-        self.history.append(line)
+        if not is_own:
+            self.history.append(line)
         async with self._line_lock:
             self._may_exit, self._says_exit = may_exit, is_exit_line(line)
+            mode: Mode = "own" if is_own else "user"
             try:
-                return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal))
+                return await self._run(lambda bash, pty: run_at_terminal(bash, pty, line, terminal, mode))
             finally:
                 self._may_exit = False
 
@@ -312,7 +317,6 @@ class LiveBash:
         channel = Channel(
             is_plain_sh=self._is_plain_sh,
             rc_file=self._spec.rc_file if with_rc else None,
-            quiet=self._spec.model_env,
             exports=self._exports,
             wants_ps1=self._spec.wants_ps1,
         )

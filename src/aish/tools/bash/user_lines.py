@@ -16,20 +16,21 @@ from contextlib import contextmanager, suppress
 from aish.process.pty import Pty
 from aish.process.terminal import RawTerminal
 from aish.tools.bash.capture import OutputCapture
+from aish.tools.bash.channel import Mode
 from aish.tools.bash.running_bash import BashProcess, build_result, interrupt_line
 from aish.types.live_shell import RunEnd, RunResult
 
 _DRAIN_S = 2.0  # for the last output to reach a slow terminal
 
 
-async def run_at_terminal(bash: BashProcess, pty: Pty, line: str, fd: int | None) -> RunResult:
+async def run_at_terminal(bash: BashProcess, pty: Pty, line: str, fd: int | None, mode: Mode) -> RunResult:
     if fd is None:
-        return await _run_with(bash, pty, line, _TerminalPassthrough(bash, pty, None))
+        return await _run_with(bash, pty, line, mode, _TerminalPassthrough(bash, pty, None))
     with RawTerminal(fd) as terminal, _follow_size(terminal, pty):
         through = _TerminalPassthrough(bash, pty, terminal)
         terminal.read_into(through.send_keys, full=lambda: pty.is_full)
         try:
-            return await _run_with(bash, pty, line, through)
+            return await _run_with(bash, pty, line, mode, through)
         finally:
             terminal.stop_reading()
             pty.resume()
@@ -37,12 +38,12 @@ async def run_at_terminal(bash: BashProcess, pty: Pty, line: str, fd: int | None
             await terminal.drain(_DRAIN_S)
 
 
-async def _run_with(bash: BashProcess, pty: Pty, line: str, through: _TerminalPassthrough) -> RunResult:
+async def _run_with(bash: BashProcess, pty: Pty, line: str, mode: Mode, through: _TerminalPassthrough) -> RunResult:
     bash.set_listener(through)
     try:
         if await bash.wait_until_waiting():
             through.buffer(pty.take_unread_input())  # typed after the line was given, while the shell was starting
-            bash.begin(pty, line, "user", through)
+            bash.begin(pty, line, mode, through)
             waits = await _wait_until_waiting(bash, pty)
             ahead = (pty.take_unread_input() if waits and through.was_typed_to else b"") + through.buffered
             return build_result(bash, line, through.capture, RunEnd.DONE, ahead)

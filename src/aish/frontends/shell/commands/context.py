@@ -41,12 +41,13 @@ async def context(shell: Shell, rest: str) -> None:
 
 
 def _show_view(shell: Shell, view: ContextView) -> None:
-    room = view.budget or view.window or max(view.tokens, 1)
+    known = view.budget or view.window
+    room = known or max(view.tokens, 1)
     bar = "".join(
         _FILLS[index % len(_FILLS)] * max(1, round(_BAR * part.tokens / max(room, view.tokens)))
         for index, part in enumerate(view.parts)
     )
-    shell.output.note(f"{bar.ljust(_BAR, '·')} {view.tokens} of {room} tokens")
+    shell.output.note(f"{bar.ljust(_BAR, '·')} {view.tokens} of {room} tokens" if known else f"{view.tokens} tokens")
     for index, part in enumerate(view.parts):
         shell.output.note(f"{_FILLS[index % len(_FILLS)]} {part.name:<13} {part.tokens:>7}")
     window = f"a window of {view.window}" if view.window else "a window of unknown size"

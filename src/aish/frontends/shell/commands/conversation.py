@@ -17,6 +17,7 @@ from aish.frontends.mentions import tree_lines
 from aish.frontends.shell.approvals.consent import level_line, verdict_lines
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path, unknown_argument
+from aish.frontends.shell.render.highlight.highlighter import find_highlighter
 from aish.frontends.shell.shell import Shell
 from aish.types.events import TurnEnd
 from aish.types.ids import OWN_SESSIONS
@@ -84,6 +85,8 @@ async def highlight(shell: Shell, rest: str) -> None:
     if rest:
         shell.set_display(highlight=rest == "on")
     shell.output.note(f"highlight: {'on' if shell.highlight else 'off'}")
+    if shell.highlight and find_highlighter("bash") is None:
+        shell.output.note("but no colours are installed for code: pip install 'aish-runtime[shell]'")
 
 
 async def safety(shell: Shell, rest: str) -> None:
@@ -99,9 +102,9 @@ async def safety(shell: Shell, rest: str) -> None:
 async def diff(shell: Shell, rest: str) -> None:
     """Runs `git diff` in the live bash and sends its output with the next question."""
     # Outside a repository `git diff` is another command, whose help is long.
-    result = await shell.run_line(
-        f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip(), attach=True
-    )
+    line = f"git rev-parse --git-dir >/dev/null && git --no-pager diff {rest}".strip()
+    result = await shell.run_line(line, attach=False)
+    shell.command_context.add_run(msgspec.structs.replace(result, line=f"git diff {rest}".strip()))
     shell.command_context.pin()
     if not result.status and not result.output.strip():
         shell.output.note("git sees no difference")
@@ -268,10 +271,25 @@ async def config(shell: Shell, rest: str) -> None:
 
 
 async def trust(shell: Shell, rest: str) -> None:
+    if not await _confirm_trust(shell):
+        return
     result = await shell.run_line(f"{_AISH} config trust", attach=False)
     if not result.status:
         shell.runtime.reread_project()
         shell.output.note("what its settings loosen holds from the next start of aish")
+
+
+async def _confirm_trust(shell: Shell) -> bool:
+    """Whether the user means it, asked where there is something to trust."""
+    runtime = shell.runtime
+    found = [str(file.path) for file in runtime.loaded.files if file.ignored]
+    found += [str(file.path) for file in runtime.instruction_files() if file.state in ("untrusted", "refused")]
+    if not found:
+        return True
+    for path in found:
+        shell.output.note(f"  {path}")
+    answer = await shell.read("trust what stands in there now? [y/N] ")
+    return (answer or "").strip().lower() in ("y", "yes")
 
 
 async def redact(shell: Shell, rest: str) -> None:
@@ -279,7 +297,8 @@ async def redact(shell: Shell, rest: str) -> None:
 
 
 async def doctor(shell: Shell, rest: str) -> None:
-    await shell.run_line(f"{_AISH} doctor", attach=False)
+    model = shell.request.model
+    await shell.run_line(f"{_AISH} doctor{f' --model {shlex.quote(model)}' if model else ''}", attach=False)
 
 
 def _shorten(text: str, max_chars: int = _SHOWN_CHARS) -> str:

@@ -9,11 +9,15 @@ from typing import Any
 from aish.errors import UsageError
 from aish.frontends.runtime import McpServerView
 from aish.frontends.shell.commands.arguments import split_words
+from aish.frontends.shell.render.styles import columns_of
+from aish.frontends.shell.render.tool_frames import fit_on_one_line
 from aish.frontends.shell.shell import Shell
 from aish.frontends.templates import parse_values, prompt_text
+from aish.types.tools import ToolSpec
 
 _SIGNS = {"ready": "✓", "failed": "✗", "connecting": "…", "closed": "-"}
 _LOG_LINES = 30
+_WIDE_COLUMNS = 80
 
 
 async def mcp(shell: Shell, rest: str) -> None:
@@ -81,12 +85,18 @@ def _prompt_line(prompt: Any) -> str:
 
 
 def _tools(shell: Shell, server: str) -> None:
-    lines = [
-        f"{spec.name:<34} {spec.effect:<8} {spec.description.splitlines()[0][:80] if spec.description else ''}"
-        for spec in shell.engine.tools.specs()
-        if not server or spec.source == server
-    ]
+    columns = columns_of(shell.output.out)()
+    specs = [spec for spec in shell.engine.tools.specs() if not server or spec.source == server]
+    lines = [line for spec in specs for line in tool_lines(spec, columns)]
     _show(shell, lines, f"{server} has no tools" if server else "there are no tools")
+
+
+def tool_lines(spec: ToolSpec, columns: int) -> list[str]:
+    """The beginning of the description stands behind the name, or on a narrow terminal below it."""
+    head = f"{spec.name:<34} {spec.effect:<8} "
+    if columns < _WIDE_COLUMNS:
+        return [head.rstrip(), f"  {fit_on_one_line(spec.description, columns - 2)}"]
+    return [f"{head}{fit_on_one_line(spec.description, columns - len(head))}"]
 
 
 def _tool(shell: Shell, name: str) -> None:

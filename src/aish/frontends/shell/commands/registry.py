@@ -22,6 +22,8 @@ _WIDE_COLUMNS = 72
 _ABOUT_LINES = (
     "A line goes to your shell if it is a command, else to the model. ! means shell, ? means model.",
     "!!cmd runs without telling the model; ? alone asks what went wrong with the last command.",
+    "Keys: Tab completes, Ctrl-R searches the history, Shift-Tab changes the mode, Alt-Enter adds a line, F5 runs the "
+    "last block of an answer, F6 pages a tool's output, Ctrl-X Ctrl-E opens your editor, Ctrl-C stops, Ctrl-D leaves.",
 )
 
 
@@ -38,6 +40,7 @@ class Argument(StrEnum):
     PATH = "PATH"
     SWITCH = "on|off"
     TEXT = "TEXT"
+    GIT = "[ARGUMENTS OF GIT DIFF]"
     NUMBER = "[N]"
     NUMBER_TEXT = "[N] TEXT"
     TARGET_SCOPE = "[N files|conversation|both]"
@@ -116,7 +119,7 @@ COMMANDS: dict[str, Command] = {
     "revise": Command("Answer", "ask the model for another version of a block", _lazy("blocks.revise"), A.NUMBER_TEXT),
     "expand": Command("Answer", "page the whole output of a tool call", _lazy("blocks.expand"), A.NUMBER),
     "last": Command("Answer", "show the last answer again", _lazy("blocks.last")),
-    "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.TEXT),
+    "diff": Command("Shell", "give the model the git diff", _lazy("conversation.diff"), A.GIT),
     "tree": Command("Shell", "give the model the files of this folder", _lazy("conversation.tree"), A.PATH),
     "safety": Command(
         "Shell", "whether a command would be allowed", _lazy("conversation.safety"), A.TEXT, words=("check",),

@@ -14,11 +14,14 @@ from aish.frontends.runtime import LiveShell
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.shell import Shell
+from aish.frontends.terminal import visible
+from aish.types.ids import OWN_SESSIONS
 
 if TYPE_CHECKING:
     from aish.frontends.shell.commands.registry import Argument
 
 _MAX_COMPLETIONS = 200
+_MAX_SESSIONS = 50
 _BASH_S = 1.0
 _MENTION = re.compile(r"(?:^|\s)@(\"[^\"\n]*|\S*)$")
 _SKILL = re.compile(r"/([a-z0-9-]*)")
@@ -75,8 +78,19 @@ class ShellCompleter(Completer):
         if command is None:
             return []
         last = words[-1]
+        if len(words) == 2 and command.argument == "SESSION":
+            return await self._complete_session(last)
         values = command.words if len(words) == 2 and command.words else await self._list_values(command.argument, last)
         return [Completion(value, -len(last)) for value in values if value.startswith(last)]
+
+    async def _complete_session(self, typed: str) -> list[Completion]:
+        """The newest first, with what they are about."""
+        found = await self._shell.runtime.store.list_sessions(limit=_MAX_SESSIONS, under=OWN_SESSIONS)
+        return [
+            Completion(session.id, -len(typed), display_meta=visible(session.title))
+            for session in found
+            if session.id.startswith(typed)
+        ]
 
     async def _list_values(self, kind: Argument, typed: str) -> list[str]:
         from aish.frontends.shell.commands.registry import Argument
@@ -86,8 +100,6 @@ class ShellCompleter(Completer):
             case Argument.MODEL | Argument.MODEL_TEXT:
                 infos = await shell.engine.router.list_models()
                 return [*shell.runtime.config.presets, *(info.name for info in infos)]
-            case Argument.SESSION:
-                return [session.id for session in await shell.runtime.store.list_sessions(limit=50)]
             case Argument.SERVER:
                 return list(shell.runtime.mcp_servers)
             case Argument.SKILL:

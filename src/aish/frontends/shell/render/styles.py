@@ -68,14 +68,13 @@ def display_for(
 ) -> DisplayOptions:
     """The options that this stream supports."""
     terminal = out.isatty() and env.get("TERM", "") != "dumb"
-    styled = terminal and not env.get("NO_COLOR")
-    return DisplayOptions(styled=styled, live=terminal, highlight=highlight, reasoning=reasoning, numbered=numbered)
+    return DisplayOptions(styled=terminal, live=terminal, highlight=highlight, reasoning=reasoning, numbered=numbered)
 
 
 def make_output(env: Mapping[str, str]) -> Output:
-    """Output to stdout and stderr, with what stderr supports."""
+    """Output to stdout and stderr, with what stderr supports. `NO_COLOR` takes the colours away, and nothing else."""
     display = display_for(sys.stderr, env)
-    return Output(color=display.styled, live=display.live)
+    return Output(color=display.styled, live=display.live, monochrome=bool(env.get("NO_COLOR")))
 
 
 def columns_of(out: TextIO) -> Callable[[], int]:
