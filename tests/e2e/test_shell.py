@@ -752,6 +752,15 @@ async def test_what_aish_runs_for_its_own_commands_is_in_no_history_and_leaves_t
     assert b"$ git diff --cached" in stored and b"rev-parse" not in stored
 
 
+async def test_without_a_store_that_can_be_written_questions_are_answered_all_the_same(home):
+    async with shell(home, AISH_STORE__PATH="/proc/nothing/aish.db") as term:
+        await did(term, "please add 2 and 3 for me", "The result of runtime__add is 5.")
+        assert "from here on nothing is kept" in term.text
+        await did(term, ":clear", "›")
+        await did(term, "please add 4 and 5 for me", "is 9.")
+        assert term.raw.count(b"from here on") == 1
+
+
 async def test_the_doctor_looks_for_the_model_of_the_session(home):
     async with shell(home) as term:
         await did(term, ":doctor", "model      scripted:fake-tool")

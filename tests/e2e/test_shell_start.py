@@ -111,6 +111,13 @@ async def test_a_welcome_says_what_to_do_about_a_model_that_is_very_small_or_not
         await term.sees("aish models pull")
 
 
+async def test_a_question_typed_where_a_model_is_offered_stands_at_the_prompt(home):
+    async with program(home, "from aish.__main__ import main; main()", AISH_DISCOVERY__ENABLED="false") as term:
+        await term.sees("[Y/n]")
+        await term.enter("how do I list files")
+        await term.sees("✦ how do I list files")
+
+
 def test_without_a_terminal_there_is_no_welcome(home):
     shutil.rmtree(home / "home" / ".local")
     env = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin"}

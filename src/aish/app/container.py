@@ -235,6 +235,10 @@ class Container:
             settings, lambda: find_workspace(launched_in, Path(self._commands.where()), home.resolve())
         )
 
+    def unstored_engine(self) -> Engine:
+        store = make_store(msgspec.structs.replace(self.config.store, enabled=False))
+        return self._engines.make(self._tools, self._gate, lambda: store, self._background, serving=False, shared=False)
+
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)
         tools = other._make_local_tools()

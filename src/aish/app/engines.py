@@ -86,7 +86,7 @@ class EngineFactory:
         store: Callable[[], Store],
         find_background: FindBackground,
         *,
-        instructions: str,
+        instructions: str = "",
         serving: bool,
         shared: bool,
         checkpoints: Callable[[], Checkpoints] | None = None,

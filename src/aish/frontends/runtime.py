@@ -278,6 +278,10 @@ class Runtime(Protocol):
         sessions.
         """
 
+    def unstored_engine(self) -> Engine:
+        """An engine like the one that is open, but one that keeps nothing, for when the store cannot be written. It
+        needs no closing."""
+
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         """An engine with the models and the store of `base`, whose local tools work in another folder and have `more`
         tools beside them. It neither routes questions nor adds memory or project files. It needs no closing: everything

@@ -37,7 +37,8 @@ def test_only_what_is_here_is_told_and_run() -> None:
     told = hints_for_model([DU, NCDU])
     assert "du: how much space" in told and "ncdu" not in told
     assert hints_for_model([NCDU]) == ""
-    assert ready_commands([NCDU, TAR, DU]) == ["du -ah . | sort -rh | head -20"]  # no gaps to fill in, and here
+    assert ready_commands([NCDU, DU, TAR]) == ["du -ah . | sort -rh | head -20"]  # no gaps to fill in, and here
+    assert ready_commands([NCDU, TAR, DU]) == []  # what fits less is not offered instead
     assert "apt install ncdu" in hint_lines([NCDU])[0]
     assert "apt" not in hint_lines([DU])[0]
 

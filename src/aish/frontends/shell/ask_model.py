@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from aish.autonomy.turn_summary import TurnSummary
+from aish.errors import StoreError
 from aish.frontends.mentions import MentionScope, expand_mentions
 from aish.frontends.shell.approvals.proposal_menu import Offered, offer_commands
 from aish.frontends.shell.command_hints import (
@@ -24,12 +25,13 @@ from aish.frontends.shell.command_hints import (
     ready_commands,
     split_by_availability,
 )
-from aish.frontends.shell.shell import Shell
+from aish.frontends.shell.shell import Shell, format_error
 from aish.frontends.terminal import visible
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.decisions import Mode
 from aish.types.live_shell import CommandHint
 from aish.types.messages import TextPart, UserMessage, user
+from aish.types.requests import TurnRequest
 from aish.types.usage import Category
 
 _LINE = re.compile(r" {0,3}(?:[-*] )?DELEGATE:[ \t]*(\S+)[ \t]+(\S.*)")
@@ -44,8 +46,8 @@ async def ask_model(shell: Shell, text: str) -> None:
     if is_weak:
         for line in hint_lines(hints):
             shell.output.note(line)
-    if known and is_clear_command_question(text):
-        await offer_commands(shell, known)  # a small model invents command lines; this one is known to work here
+    if is_weak and is_clear_command_question(text) and any(hint.here for hint in hints):
+        await offer_commands(shell, known)  # a small model invents command lines; these are known
         return
     continues = False
     while True:
@@ -113,11 +115,24 @@ async def _ask(shell: Shell, text: str, hints: Sequence[CommandHint], *, continu
         extra.append(TextPart(hint_text))
     summary = TurnSummary()
     request = msgspec.structs.replace(shell.request, input=(UserMessage((*question.parts, *extra)),))
-    is_stopped = await shell.show_turn(request, summary)
+    is_stopped = await _show_turn(shell, request, summary)
     shell.record_turn(summary)
     if ran and not summary.has_failed:  # otherwise it is sent with the next try
         context.clear()
     return None if is_stopped else summary.text
+
+
+async def _show_turn(shell: Shell, request: TurnRequest, summary: TurnSummary) -> bool:
+    """On a full disk help is needed most: if nothing can be stored, the shell goes on without a store."""
+    try:
+        return await shell.show_turn(request, summary)
+    except StoreError as exc:
+        if summary.model:  # the turn has begun
+            raise
+        shell.output.note(format_error(exc))
+        shell.output.note("· from here on nothing is kept, and the model does not see what was said before")
+        shell.leave_store()
+        return await shell.show_turn(msgspec.structs.replace(shell.request, input=request.input), summary)
 
 
 def find_delegations(reply: str) -> list[tuple[str, str]]:

@@ -58,8 +58,10 @@ def hint_lines(hints: Sequence[CommandHint]) -> list[str]:
 
 
 def ready_commands(hints: Sequence[CommandHint]) -> list[str]:
-    """The first example that can be run unchanged, as a list of at most one proposal."""
-    return [hint.example for hint in hints if hint.is_ready][:1]
+    """The example of the best hint that is here, if it can be run unchanged, as a list of at most one proposal. An
+    example of another hint would do something else than what was asked for."""
+    best = next((hint for hint in hints if hint.here), None)
+    return [best.example] if best and best.is_ready else []
 
 
 def program_of(command: str) -> str:

@@ -65,12 +65,13 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
         output.note(f"· {notice}")
     async with runtime.engine() as engine:
         request = await _make_request(arguments, runtime, question.text)
+        typed = ""
         if is_interactive():
             from aish.frontends.shell.setup import ensure_model
 
-            await ensure_model(engine, runtime, request.model, output, reader)
+            typed = await ensure_model(engine, runtime, request.model, output, reader)
         if not question.text:
-            return await _interact(arguments, engine, runtime, request, output, reader)
+            return await _interact(arguments, engine, runtime, request, output, reader, typed)
         return await _answer(arguments, engine, runtime, request, question, output, reader)
 
 
@@ -104,12 +105,12 @@ async def _answer(
 ) -> int:
     """Answers one question."""
     from aish.frontends.shell.approvals.consent import make_consent
-    from aish.frontends.shell.command_hints import hint_lines, ready_commands
+    from aish.frontends.shell.command_hints import hint_lines
     from aish.frontends.shell.render.event_printer import JsonEventPrinter, print_turn, printer_for
     from aish.frontends.shell.setup import wait_for_tools
 
     hints = () if arguments.json else await _find_hints(runtime, question)
-    if ready_commands(hints) and (await engine.router.resolve(request.model)).info.is_weak:
+    if any(hint.here for hint in hints) and (await engine.router.resolve(request.model)).info.is_weak:
         for line in hint_lines(hints):  # a small model invents command lines; these are known to work here
             output.line(line)
         return 0
@@ -153,8 +154,9 @@ async def _interact(
     request: TurnRequest,
     output: Output,
     reader: StdinReader,
+    typed: str,
 ) -> int:
-    """Opens the shell; on Windows a plain prompt."""
+    """Opens the shell, with `typed` at its prompt; on Windows a plain prompt."""
     if sys.platform == "win32":
         from aish.frontends.shell.approvals.consent import make_consent
         from aish.frontends.shell.plain_prompt import chat
@@ -163,7 +165,7 @@ async def _interact(
         return await chat(engine, request, output, reader, ask=ask)
     from aish.frontends.shell.repl import run_shell
 
-    return await run_shell(engine, runtime, request, output, approves_all=arguments.yes)
+    return await run_shell(engine, runtime, request, output, approves_all=arguments.yes, typed=typed)
 
 
 async def _make_request(arguments: argparse.Namespace, runtime: Runtime, question: str) -> TurnRequest:

@@ -37,8 +37,9 @@ WHAT_WENT_WRONG = "What went wrong with the last command, and what would fix it?
 
 
 async def run_shell(
-    engine: Engine, runtime: Runtime, request: TurnRequest, output: Output, *, approves_all: bool
+    engine: Engine, runtime: Runtime, request: TurnRequest, output: Output, *, approves_all: bool, typed: str = ""
 ) -> int:
+    """`typed` stands at the first prompt."""
     notices = Notices(output)
     async with AsyncExitStack() as stack:
         shell = Shell(
@@ -52,6 +53,7 @@ async def run_shell(
             make_editor=_make_editor,
             history=_open_history(runtime),
         )
+        shell.type_ahead(typed)
         if is_interactive() and shell.history.create():
             from aish.frontends.shell.setup import show_welcome
 

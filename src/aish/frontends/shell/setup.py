@@ -23,28 +23,30 @@ _MAX_CHARS = 8000
 _WELCOME_WAIT_S = 1.0  # for the name of the model; the first prompt waits for it
 
 
-async def ensure_model(
-    engine: Engine, runtime: Runtime, model: str, output: Output, reader: StdinReader | None
-) -> None:
-    """Offers to fetch the small model if no model can be found.
+async def ensure_model(engine: Engine, runtime: Runtime, model: str, output: Output, reader: StdinReader | None) -> str:
+    """Offers to fetch the small model if no model can be found. Returns what was typed there and is no answer.
 
     Does nothing if a model is named or found, or if there is no user to ask (`reader` None): the turn itself reports
     what is wrong, and a shell is useful without a model.
     """
     model = model or runtime.config.model
     if reader is None or not runtime.can_embed or (model and model not in EMBEDDED_NAMES):
-        return
+        return ""
     if runtime.model_cache.find(SMALL_MODEL) is not None:
-        return
+        return ""
     try:
         await engine.router.resolve(model)
     except ModelNotFound:
         answer = await reader.read("No model found here. Fetch SmolLM2-135M to run inside aish (93 MB)? [Y/n] ")
-        if answer is not None and answer.strip().lower() in ("", "y", "yes"):
+        word = "n" if answer is None else answer.strip().lower()
+        if word in ("", "y", "yes"):
             with ProgressLine(output) as progress:
                 await runtime.pull(SMALL_MODEL, progress.show)
+        elif word not in ("n", "no"):
+            return answer or ""
     except AishError:
-        return
+        pass
+    return ""
 
 
 async def show_welcome(engine: Engine, model: str, output: Output) -> None:

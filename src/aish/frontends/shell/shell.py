@@ -263,6 +263,11 @@ class Shell:
         self.command_context.clear()
         self.context_tokens = 0
 
+    def leave_store(self) -> None:
+        """Goes on with a new conversation that ends with this shell: the store cannot be written."""
+        self.engine = self.runtime.unstored_engine()
+        self.change_request(session="", memory=False)
+
     # Answers.
 
     def set_display(self, *, highlight: bool | None = None, reasoning: Reasoning | None = None) -> None:

@@ -14,7 +14,7 @@ from aish.autonomy.turn_summary import TurnSummary
 from aish.errors import UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import verdict_lines
-from aish.frontends.shell.command_hints import hints_for_model, is_command_question, program_of, ready_commands
+from aish.frontends.shell.command_hints import hints_for_model, is_command_question, program_of
 from aish.frontends.shell.render.event_printer import PROVIDER_FAILED, print_turn, printer_for
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
@@ -84,9 +84,9 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     question = user(text + hints_for_model(hints))
     request = TurnRequest(input=(question,), model=model, kept=False, system=_SUGGEST, limits=limits)
     async with runtime.engine(mcp=()) as engine:
-        ready = ready_commands(hints) if is_command_question(text) else []
-        if ready and (await engine.router.resolve(model)).info.is_weak:
-            output.line(visible(ready[0]))  # a small model invents command lines; this one is known to work here
+        known = _first_example(hints) if is_command_question(text) else ""
+        if known and (await engine.router.resolve(model)).info.is_weak:
+            output.line(visible(known))  # a small model invents command lines; this one is known
             return 0
         async with engine.turn(request) as batches:
             async for events in batches:
@@ -121,8 +121,12 @@ def choose_line(reply: str, hints: Sequence[CommandHint]) -> str:
     program = program_of(line)
     if program and (program in BASH_WORDS or shutil.which(program)):
         return line
-    ready = [hint.example for hint in hints if hint.here and hint.example]
-    return ready[0] if ready else line
+    return _first_example(hints) or line
+
+
+def _first_example(hints: Sequence[CommandHint]) -> str:
+    """It may have blanks to fill in: it is put where it can be edited."""
+    return next((hint.example for hint in hints if hint.here and hint.example), "")
 
 
 def extract_command(reply: str) -> str:
