@@ -62,7 +62,7 @@ async def test_a_failure_shows_its_end_and_the_approval_is_not_repeated(home):
         await term.enter("y")
         await term.sees("went on")
         after = term.text.rpartition("run it?")[2]
-        assert "│ the-error" in after and "│ [aish] exit code 3" in after and "│ 1\n" not in after
+        assert "│ the-error" in after and "│ exit code 3" in after and "│ 1\n" not in after
         assert "● shell__run" not in after
 
 

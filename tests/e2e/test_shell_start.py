@@ -111,6 +111,16 @@ async def test_a_welcome_says_what_to_do_about_a_model_that_is_very_small_or_not
         await term.sees("aish models pull")
 
 
+async def test_an_alias_entered_before_the_prompt_is_there_is_drawn_as_a_command(home):
+    async with program(home, SLOWLY) as term:
+        await eventually(lambda: not term.echoes, 20)
+        term.press("hi\r")
+        (home / "work" / "go").touch()
+        await term.sees("\nhi-from-alias")
+        await term.prompts()
+        assert "$ hi" in term.text and "✦" not in term.text
+
+
 async def test_a_question_typed_where_a_model_is_offered_stands_at_the_prompt(home):
     async with program(home, "from aish.__main__ import main; main()", AISH_DISCOVERY__ENABLED="false") as term:
         await term.sees("[Y/n]")

@@ -375,7 +375,7 @@ def test_a_failure_shows_the_end_where_the_error_is():
     text = "\n".join(f"line {n}" for n in range(20)) + "\n[aish] exit code 2"
     shown = stage.say(result(text, ResultStatus.TOOL_ERROR), call="1")
     assert shown[1:] == [
-        "│ …", *(f"│ line {n}" for n in range(13, 20)), "│ [aish] exit code 2",
+        "│ …", *(f"│ line {n}" for n in range(13, 20)), "│ exit code 2",
         "└ ✗ tool error · 13 more lines · 34 ms",
     ]  # fmt: skip
 

@@ -67,6 +67,7 @@ class LineEditor:
         self._plain = plain
         self._history = history
         self._searches = False  # Ctrl-R ended the reading of the line
+        self._draws_again = False  # it was entered before it was known where it goes
         walked = EditorHistory(history, lambda: shell.live.history_settings.size if shell.live else None)
         self._has_rendered = False
         self._refreshing: asyncio.Future[None] | None = None
@@ -80,7 +81,11 @@ class LineEditor:
             enable_open_in_editor=True,
             enable_history_search=True,
             key_bindings=merge_key_bindings(
-                [_keys(self._is_unfinished, shell.cycle_mode), history_keys(walked, self._start_search)]
+                [
+                    _keys(self._is_unfinished, shell.cycle_mode),
+                    self._uncertain_keys(),
+                    history_keys(walked, self._start_search),
+                ]
             ),
             mouse_support=False,
             reserve_space_for_menu=6,
@@ -109,8 +114,10 @@ class LineEditor:
         begun = ""
         while True:
             self._refreshing = self._message_key = None
-            self._searches = self._session.app.erase_when_done = False
+            self._searches = self._draws_again = self._session.app.erase_when_done = False
             line = await self._read_once(typed, begun)
+            if self._draws_again and line is not None:
+                await self._draw_again(line)
             if not self._searches or line is None:
                 return line
             choice = await self._choose_from_history(line)
@@ -142,11 +149,39 @@ class LineEditor:
         output = _terminal_output()
         with restored_interrupt_handler(), patch_stdout(raw=True):
             choice = await HistoryMenu(self._history, self._shell.cwd, typed, plain=self._plain, output=output).run()
-        if choice.action == "run":  # the prompt shows the line that runs, as if it had been typed
-            destination = self._find_destination(choice.line[:_MARKED_CHARS])
-            fragments = prompt_fragments(self._shell, self._template, destination, plain=self._plain)
-            print_formatted_text(FormattedText([*fragments, ("", choice.line)]), output=output)
+        if choice.action == "run":
+            self._print_line(choice.line)
         return choice
+
+    def _print_line(self, line: str) -> None:
+        """Shows a line behind the prompt, as if it had been typed."""
+        destination = self._find_destination(line[:_MARKED_CHARS])
+        fragments = prompt_fragments(self._shell, self._template, destination, plain=self._plain)
+        print_formatted_text(FormattedText([*fragments, ("", line)]), output=_terminal_output())
+
+    def _uncertain_keys(self) -> KeyBindings:
+        """Enter after a line that was typed faster than the names of the live bash were learned."""
+        keys = KeyBindings()
+
+        @keys.add("enter", filter=has_focus(DEFAULT_BUFFER) & Condition(self._is_uncertain))
+        def _(event: KeyPressEvent) -> None:
+            self._draws_again = event.app.erase_when_done = True
+            event.current_buffer.validate_and_handle()
+
+        return keys
+
+    def _is_uncertain(self) -> bool:
+        text = get_app().current_buffer.text
+        is_known = self._refreshing is not None and self._refreshing.done()
+        if is_known or "\n" in text or not text.strip() or text.lstrip().startswith("?") or self._is_unfinished():
+            return False
+        return self._find_destination(text[:_MARKED_CHARS]) is Destination.MODEL
+
+    async def _draw_again(self, line: str) -> None:
+        if self._shell.live is not None:
+            with contextlib.suppress(ProcessError):
+                await self._shell.live.refresh(_REFRESH_S)
+        self._print_line(line)
 
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the

@@ -14,6 +14,7 @@ from aish.types.events import Failed, ToolResult
 from aish.types.messages import ImagePart, text_of
 from aish.types.tools import ResultStatus
 
+_MARK = "[aish] "  # tells the model that aish speaks and not the tool; the user sees that from the frame
 # The first lines of a result, or the last ones of a failure, where the error is; all of it is in the session.
 _HEAD_LINES = 4
 _END_LINES = 8
@@ -70,7 +71,7 @@ class RunningCalls:
 def result_frame(result: ToolResult, columns: int, *, call: str | None = None, number: int = 0) -> Frame:
     """`call` are the arguments of the call if it was not shown just before: then the frame names it. `number` is that
     of the result for `:expand`."""
-    lines = [line for line in visible(text_of(result.parts)).splitlines() if line.strip()]
+    lines = [line.removeprefix(_MARK) for line in visible(text_of(result.parts)).splitlines() if line.strip()]
     lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
     frame: Frame = call_frame(result.name, call, columns) if call is not None else []
     ok = result.status is ResultStatus.OK
