@@ -47,6 +47,13 @@ def test_the_same_where_every_program_is_and_no_manual(tmp_path: Path) -> None:
     assert right(CommandIndex(tmp_path / "commands.db", path, manuals=()), path) >= BAR
 
 
+def test_the_package_manager_of_this_machine_is_told_of_and_no_other(tmp_path: Path) -> None:
+    path = folder_with(tmp_path / "bin", "apt", "pip", "which", "install")
+    found = CommandIndex(tmp_path / "commands.db", path, manuals=()).search("how do I install nginx")
+    assert found[0].program == "apt" and found[0].example == "sudo apt install NAME"
+    assert {"dnf", "pacman", "apk", "zypper", "brew"}.isdisjoint(hint.program for hint in found)
+
+
 def test_a_program_that_is_not_here_says_so_and_what_to_install(tmp_path: Path) -> None:
     path = folder_with(tmp_path / "bin", "ls")
     index = CommandIndex(tmp_path / "commands.db", path, manuals=())

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from aish.tools.command_index.example_lines import ExampleLine, find_best, history_lines, manual_examples, tldr_lines
-from aish.tools.command_index.sources import find_programs, manual_pages, program_table, read_purpose
+from aish.tools.command_index.sources import NO_PACKAGE, find_programs, manual_pages, program_table, read_purpose
 from aish.types.live_shell import CommandHint
 
-_VERSION = "2"
+_VERSION = "3"
 _MANUALS = (Path("/usr/share/man/man1"), Path("/usr/share/man/man8"))
 _WORD = re.compile(r"[a-z0-9][a-z0-9+._-]*")
 _MAX_WORDS = 24
@@ -105,7 +105,8 @@ class CommandIndex:
             with closing(sqlite3.connect(temporary)) as db:
                 db.execute(f"CREATE VIRTUAL TABLE commands USING fts5 ({_COLUMNS}, tokenize = 'porter')")
                 db.execute("CREATE TABLE stamp (value TEXT)")
-                rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*known, *about})]
+                told = {name for name in known if name in here or known[name].package != NO_PACKAGE}
+                rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*told, *about})]
                 db.executemany("INSERT INTO commands VALUES (?, ?, ?, ?)", rows)
                 db.execute(f"CREATE VIRTUAL TABLE lines USING fts5 ({_LINE_COLUMNS}, tokenize = 'porter')")
                 written = [(line.program, line.task, line.line, int(line.sample)) for line in lines]

@@ -18,6 +18,7 @@ import msgspec
 BUILTINS = frozenset(
     {"export", "history", "jobs", "type", "cd", "alias", "source", "ulimit", "umask", "wait", "disown"}
 )
+NO_PACKAGE = "-"  # of a program that is told of only where it is installed
 _MAX_PROGRAMS = 10_000
 _PAGE_BYTES = 256 * 1024  # the name is at the beginning, the examples at the end of all but the longest pages
 _NAME_LINE = re.compile(r"^\.S[Hh] +\"?NAME\"?\s*\n(.+?)^\.S[Hh] ", re.M | re.S)
