@@ -53,7 +53,7 @@ def _check_aws(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
         for field in arguments
         if not field.exact or field.text.startswith(("--endpoint", "--cli-input", "--ca-bundle"))
     ]
-    return ProgramDoubt(f"{name} with {strange[0].shown} is not known to be read-only") if strange else None
+    return ProgramDoubt(f"{name} with {strange[0].shown} may do more than read") if strange else None
 
 
 def _check_names(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:

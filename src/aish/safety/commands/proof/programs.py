@@ -58,7 +58,7 @@ class _Unproved(Exception):
 def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
     name = _trusted_name(fields[0])
     if name is None:
-        raise _Unproved(f"{fields[0].shown} is not known to be read-only")
+        raise _Unproved(f"{fields[0].shown} may do more than read")
     if depth and name in ("cd", "pushd", "popd"):
         raise _Unproved(f"{name} behind another word changes the directory")
     arguments = fields[1:]
@@ -72,7 +72,7 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
         return
     permit = tables.read_only().permits.get(name)
     if permit is None:
-        raise _Unproved(f"{name} is not known to be read-only")
+        raise _Unproved(f"{name} may do more than read")
     if permit.verbs:
         _check_verb(name, permit, arguments, scope, proof)
     else:
@@ -184,7 +184,7 @@ def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: S
                 shown = f"{name} {words[0].text}"
                 _check_permit(name, shown, permit, found.positionals[count:], scope, proof, 0)
                 return
-    raise _Unproved(f"{name} {found.positionals[0].shown} is not known to be read-only")
+    raise _Unproved(f"{name} {found.positionals[0].shown} may do more than read")
 
 
 def _scope_of_git(found: Scan, scope: Scope, proof: Proof) -> Scope:
@@ -246,22 +246,22 @@ def _check_listed(name: str, permit: Permit, arguments: Sequence[Field], flags: 
     if uncertain is not None:
         raise _Unproved(f"{uncertain.shown} may become an option of {name}")
     if permit.require and not found.has(*permit.require.split()):
-        raise _Unproved(f"{name} is not known to be read-only")
+        raise _Unproved(f"{name} may do more than read")
     allowed = permit.max
     if permit.listing and not found.has(*permit.listing.split()):
         allowed = 0
     if (allowed is not None or permit.positional) and any(field.glob or field.split for field in found.positionals):
         raise _Unproved(f"{name} may get more words than stand here")
     if allowed is not None and len(found.positionals) > allowed:
-        raise _Unproved(f"{name} {found.positionals[allowed].shown} is not known to be read-only")
+        raise _Unproved(f"{name} {found.positionals[allowed].shown} may do more than read")
     if permit.positional:
         strange = [field for field in found.positionals if not re.fullmatch(permit.positional, field.text)]
         if strange:
-            raise _Unproved(f"{name} {strange[0].shown} is not known to be read-only")
+            raise _Unproved(f"{name} {strange[0].shown} may do more than read")
 
 
 def _unlisted_text(name: str, found: Scan) -> str:
-    return f"{name} with {found.strange[0].shown} is not known to be read-only"
+    return f"{name} with {found.strange[0].shown} may do more than read"
 
 
 def _find_uncertain_option(found: Scan, arguments: Sequence[Field]) -> Field | None:
@@ -307,7 +307,7 @@ def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: i
         elif not field.exact and (field.split or text[:1] in ("", "-", DYNAMIC, "*", "?", "[")):
             raise _Unproved(f"{field.shown} may become an action of find")
         elif text.startswith("-") or text in ("(", ")", "!"):
-            raise _Unproved(f"find with {field.shown} is not known to be read-only")
+            raise _Unproved(f"find with {field.shown} may do more than read")
         else:
             starts.append(field)
     if runs and follows:
