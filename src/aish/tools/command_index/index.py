@@ -105,8 +105,8 @@ class CommandIndex:
             with closing(sqlite3.connect(temporary)) as db:
                 db.execute(f"CREATE VIRTUAL TABLE commands USING fts5 ({_COLUMNS}, tokenize = 'porter')")
                 db.execute("CREATE TABLE stamp (value TEXT)")
-                told = {name for name in known if name in here or known[name].package != NO_PACKAGE}
-                rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*told, *about})]
+                listed = {name for name in known if name in here or known[name].package != NO_PACKAGE}
+                rows = [_row(name, about.get(name, ""), here=name in here) for name in sorted({*listed, *about})]
                 db.executemany("INSERT INTO commands VALUES (?, ?, ?, ?)", rows)
                 db.execute(f"CREATE VIRTUAL TABLE lines USING fts5 ({_LINE_COLUMNS}, tokenize = 'porter')")
                 written = [(line.program, line.task, line.line, int(line.sample)) for line in lines]
