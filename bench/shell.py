@@ -88,7 +88,7 @@ async def timed_async(count: int, run: Callable[[], Awaitable[object]]) -> list[
 async def bench_lines(shell: LiveBash) -> None:
     for line in (":", "/bin/true"):
         ours, theirs = (milliseconds(values) for values in await in_turns(shell, line, LINES))
-        say(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms, {ours / theirs:.2f} x")
+        say(f"{line:12} live {ours:5.2f} ms, bare {theirs:5.2f} ms: {ours - theirs:+.2f} ms (bar 2)")
 
 
 async def in_turns(shell: LiveBash, line: str, count: int) -> tuple[list[float], list[float]]:
@@ -136,7 +136,7 @@ async def bench_model_line(shell: LiveBash) -> None:
     first, later, theirs = (milliseconds(values) for values in (started["first"], started["next"], plain))
     say(
         f"model line   starts after {first:.1f} ms, the next after {later:.1f} ms, bash -c after {theirs:.1f} ms: "
-        f"{first - theirs:+.1f} ms, {later - theirs:+.1f} ms; whole {milliseconds(whole):.1f} ms"
+        f"{first - theirs:+.1f} ms, {later - theirs:+.1f} ms (bar 15); whole {milliseconds(whole):.1f} ms"
     )
 
 

@@ -8,17 +8,20 @@ from types import SimpleNamespace
 import pytest
 
 from aish.config.schema.config import Config
+from aish.frontends.shell.commands.mcp import tool_lines
 from aish.frontends.shell.commands.norris import report_lines
 from aish.frontends.shell.commands.registry import COMMANDS, help_lines, run_meta
 from aish.frontends.shell.shell import Notices, Shell, in_prompt_words
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
+from aish.types.context import ContextPart, ContextView
 from aish.types.decisions import Verdict
 from aish.types.live_shell import RunResult
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
 from aish.types.runs import RunKind, RunRecord, RunState
+from aish.types.tools import Effect, ToolSpec
 from support.engines import Bench
 
 
@@ -29,6 +32,25 @@ async def told(line, **parts):
     shell.switch_model = partial(Shell.switch_model, shell)
     await run_meta(shell, line)
     return shown.getvalue()
+
+
+@pytest.mark.parametrize("columns", [40, 79, 80, 120])
+def test_the_list_of_tools_fits_the_terminal(columns):
+    spec = ToolSpec("runtime__add", "Add two numbers.\n\n" + "and say more " * 40, {}, Effect.READ, "runtime")
+    lines = tool_lines(spec, columns)
+    assert all(len(line) <= columns for line in lines) and len(lines) == (1 if columns >= 80 else 2)
+    assert "Add two numbers. and say" in lines[-1] and lines[-1].endswith("…")
+
+
+@pytest.mark.parametrize(("window", "shown"), [(None, "100 tokens\n"), (400, "·· 100 of 400 tokens\n")])
+async def test_a_context_of_unknown_size_is_drawn_without_a_bar(window, shown):
+    async def view_context(request):
+        return ContextView("m", (ContextPart("question", 100),), window, None, 0, 0, "guess")
+
+    context = SimpleNamespace(text=lambda: "")
+    request = TurnRequest(input=(user(""),))
+    text = await told("context", command_context=context, request=request, view_context=view_context)
+    assert shown in text and ("█" in text.splitlines()[0]) is (window is not None)
 
 
 @pytest.mark.parametrize("columns", [30, 40, 72, 80, 200])
