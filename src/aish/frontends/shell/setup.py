@@ -20,7 +20,7 @@ EMBEDDED_NAMES = (f"embedded:{SMALL_MODEL}", "embedded", SMALL_MODEL)
 # Longer files cannot be accepted here: the user would trust an end that was not shown.
 _MAX_LINES = 100
 _MAX_CHARS = 8000
-_WELCOME_WAIT_S = 1.0  # for the name of the model; the first prompt waits for it
+_WELCOME_WAIT_S = 2.0  # for the name of the model; the first prompt waits for it
 
 
 async def ensure_model(engine: Engine, runtime: Runtime, model: str, output: Output, reader: StdinReader | None) -> str:
@@ -58,7 +58,9 @@ async def show_welcome(engine: Engine, model: str, output: Output) -> None:
             route = await engine.router.resolve(model)
     except ModelNotFound:
         output.note("No model was found, so questions have to wait for one.")
-    except (AishError, TimeoutError):
+    except TimeoutError:
+        output.note("The model is still being looked for; :model says which one answers.")
+    except AishError:
         output.note(f"{model or 'The model'} does not answer yet; :doctor says more.")
     else:
         if route.info.is_weak:
