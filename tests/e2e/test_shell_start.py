@@ -211,3 +211,14 @@ async def test_the_first_prompt_waits_for_nothing_that_only_turns_need(home, tmp
     loaded = set(seen.read_text().split())
     assert "aish.frontends.shell.repl" in loaded
     assert not LATER & loaded
+
+
+async def test_a_line_entered_while_a_slow_rc_file_runs_is_seen_and_runs_when_that_is_done(home):
+    (home / "home" / ".bashrc").write_text("alias hi='echo hi-from-alias'; until [ -e go ]; do sleep 0.05; done\n")
+    async with shell(home) as term:
+        await term.enter("hi")
+        await term.sees("✦ hi")
+        (home / "work" / "go").touch()
+        await term.sees("\nhi-from-alias")
+        await term.prompts()
+        assert term.text.count(" hi\n") == 1

@@ -179,8 +179,9 @@ class LineEditor:
 
     async def _draw_again(self, line: str) -> None:
         if self._shell.live is not None:
-            with contextlib.suppress(ProcessError):
-                await self._shell.live.refresh(_REFRESH_S)
+            with contextlib.suppress(ProcessError, TimeoutError):  # a slow rc file must not hide the line
+                async with asyncio.timeout(_REFRESH_S):
+                    await self._shell.live.refresh(_REFRESH_S)
         self._print_line(line)
 
     async def ask(self, question: str, typed: str = "") -> str | None:
