@@ -811,6 +811,19 @@ async def test_a_job_that_prints_while_the_prompt_waits_is_shown_above_it(home):
         await did(term, "echo ok", "\nok")
 
 
+async def test_a_notice_that_comes_while_a_line_is_typed_stands_above_it(home):
+    async with shell(home) as term:
+        await did(term, "echo bash-is-$$", "bash-is-")
+        pid = int(re.findall(r"bash-is-(\d+)", term.text)[-1])
+        term.press("echo half")
+        await eventually(lambda: term.last_line.endswith("$ echo half"))
+        os.kill(pid, signal.SIGKILL)
+        await term.sees("bash was killed (signal 9)")
+        await eventually(lambda: term.last_line.endswith("$ echo half"))
+        assert "half·" not in term.text and "half bash" not in term.text
+        await did(term, "-way", "\nhalf-way")
+
+
 async def test_nothing_is_left_behind_when_the_terminal_goes(home):
     nap = f"sleep 987{os.getpid()}"  # nobody else's, of all that run on this machine
     async with shell(home) as term:

@@ -61,6 +61,7 @@ class Output:
         monochrome: bool = False,
     ) -> None:
         self.out = out or sys.stdout
+        self._given_err = err
         self._err = err or sys.stderr
         self._color = self._err.isatty() if color is None else color
         self._live = self._color if live is None else live
@@ -70,6 +71,11 @@ class Output:
     @property
     def at_line_start(self) -> bool:
         return self._column_zero
+
+    @property
+    def _notes(self) -> TextIO:
+        """Where lines go. While a prompt is drawn, `sys.stderr` is replaced by one that writes above it."""
+        return self._given_err or sys.stderr
 
     def answer(self, text: str) -> None:
         if text:
@@ -100,24 +106,24 @@ class Output:
         """Writes a line about the answer, to `err`."""
         self.end_line()
         shown = visible(text)
-        self._err.write(f"\x1b[2m{shown}\x1b[0m\n" if self._color else f"{shown}\n")
-        self._err.flush()
+        self._notes.write(f"\x1b[2m{shown}\x1b[0m\n" if self._color else f"{shown}\n")
+        self._notes.flush()
 
     def styled_note(self, runs: Iterable[tuple[str, str]]) -> None:
         """Writes a note as runs of text, each with a style: the parameters of an SGR code."""
         self.end_line()
         shown = ((visible(text), _without_colors(style) if self._monochrome else style) for text, style in runs)
         line = "".join(f"\x1b[{style}m{text}\x1b[0m" if style and self._color else text for text, style in shown)
-        self._err.write(f"{line}\n")
-        self._err.flush()
+        self._notes.write(f"{line}\n")
+        self._notes.flush()
 
     def alarm(self, text: str) -> None:
         """Writes a line that must not be missed: red, or bold on a terminal without colours."""
         self.end_line()
-        style = "1;31" if self._color and not self._monochrome else "1" if self._err.isatty() else ""
+        style = "1;31" if self._color and not self._monochrome else "1" if self._notes.isatty() else ""
         shown = visible(text)
-        self._err.write(f"\x1b[{style}m{shown}\x1b[0m\n" if style else f"{shown}\n")
-        self._err.flush()
+        self._notes.write(f"\x1b[{style}m{shown}\x1b[0m\n" if style else f"{shown}\n")
+        self._notes.flush()
 
     def copy(self, text: str) -> bool:
         """Puts the text on the clipboard, if the terminal does that for programs (OSC 52). Whether it was sent."""
