@@ -126,7 +126,7 @@ async def _ask_about_skills(runtime: Runtime, output: Output, reader: StdinReade
         output.note(f"  │ {skill.name}: {skill.description}")
     env, answer = runtime.launch_context.env, "s"
     while answer == "s":
-        drop_typed_ahead()
+        reader.drop_typed_ahead()
         typed = await reader.read("Trust as it is now? [y]es [n]o [s]how [l]ater: ")
         answer = (typed or "").strip().lower()[:1]
         for skill in skills:
