@@ -12,6 +12,7 @@ PARTS = {
     "shell": "the live bash",
     "safety": "the command classifier",
     "context": "what the model is shown",
+    "prefix": "what a backend reads again",
     "store": "durable appends",
     "ide": "code tools beside their language servers",
     "growth": "growth",

@@ -51,6 +51,7 @@ from aish.safety.policy.judgement import Judgement
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.redactor import Redactor
+from aish.tools.builtin.history import HistoryTools
 from aish.tools.builtin.runtime import RuntimeTools
 from aish.tools.builtin.skills import SkillTools
 from aish.tools.registry import Registry
@@ -59,7 +60,7 @@ from aish.types.decisions import Decision, EffectRequest
 from aish.types.ids import new_id
 from aish.types.live_shell import CommandHint
 from aish.types.requests import TurnRequest
-from aish.types.tools import Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
+from aish.types.tools import HISTORY_SOURCE, Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
 
 if TYPE_CHECKING:
     from aish.app.project_context import ProjectContext
@@ -426,6 +427,7 @@ class Container:
     def _make_local_tools(self) -> Registry:
         tools = Registry()
         tools.add("runtime", RuntimeTools(self._clock))
+        tools.add(HISTORY_SOURCE, HistoryTools(lambda: self.store))
         tools.add("shell", self._commands.tools())
         tools.add("skills", self._skill_tools)
         return tools

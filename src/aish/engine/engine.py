@@ -175,6 +175,11 @@ class Engine:
         conversation = await self._conversations.preview(request.session, selected.route)
         return await self._builder.view(request, selected, conversation)
 
+    async def compact(self, request: TurnRequest, keep: str = "") -> int:
+        """Compacts the earlier turns of the request's session into notes, all but the last one. Returns how many.
+        `keep` says what the notes must keep. Raises what asking a model raises; then nothing has changed."""
+        return await self._runner.compact(request, keep)
+
     async def aclose(self) -> None:
         """Closes tools, providers and the store, in that order, even if one of them fails."""
         is_made = "store" in self.__dict__ or not callable(self._given_store)
@@ -275,6 +280,7 @@ class Engine:
             builder=self._builder,
             selector=self.selector,
             conversations=self._conversations,
+            summaries=self._summaries,
             recorder=self._recorder,
             runs=self.runs,
             store=self.store,

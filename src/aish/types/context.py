@@ -20,8 +20,8 @@ class ContextRules(msgspec.Struct, frozen=True):
     oversized: Literal["cut", "refuse"] = "cut"
     summarize: bool = False
     summary_model: str = ""
-    summary_tokens: int = 400
     max_tools_share: float = 0.1  # of the window, for the descriptions of many tools
+    summary_tokens: int = 1000
 
 
 class ContextPart(msgspec.Struct, frozen=True):

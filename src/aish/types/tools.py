@@ -136,6 +136,11 @@ MAX_NAME_CHARS = 64
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
+# The toolset that searches the turns of a session, and its tool. It is offered when turns have been compacted.
+HISTORY_SOURCE = "history"
+HISTORY_SEARCH = "history__search"
+
+
 def wire_name(name: str) -> str:
     """A name that every provider accepts, `^[a-zA-Z0-9_-]{1,64}$`. The first dot separates source and tool; others are
     replaced."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.prompt.composer import SystemParts
+from aish.engine.prompt.composer import SystemParts, with_summary
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import ScriptedProvider
 from aish.storage.sqlite.store import SqliteStore
@@ -62,11 +62,12 @@ def requests(bench: Bench) -> list[StepRequest]:
     return provider.requests
 
 
-def test_the_system_message_is_composed_in_a_fixed_order_and_empty_parts_leave_no_trace():
-    text = SystemParts("base", "said hello").text
-    places = [text.index(part) for part in ("base", "[earlier summary]", "said hello")]
-    assert places == sorted(places)
-    assert SystemParts("base", summary=" ").text == "base"
+def test_the_notes_of_earlier_turns_stand_before_the_first_words_of_the_user_and_leave_the_system_message_alone():
+    parts = SystemParts("base", "said hello")
+    assert parts.text == "base" and parts.summary_text.startswith("[earlier summary]")
+    composed = with_summary(parts.summary_text, (SystemMessage("base"), user("one"), user("two")))
+    assert [message.text for message in composed] == ["base", f"{parts.summary_text}\n\none", "two"]
+    assert SystemParts("base", summary=" ").summary_text == ""
 
 
 @pytest.mark.parametrize(
@@ -260,8 +261,8 @@ async def test_what_falls_out_is_folded_into_a_rolling_summary():
     assert asked[0].startswith("Summarise") and "q0" in asked[0]
     assert all("notes so far" in text and "notes" in text for text in asked[1:])
     assert len(asked) == len(set(asked))  # no turn is folded twice
-    system = requests(bench)[-1].messages[0]
-    assert isinstance(system, SystemMessage) and "[earlier summary]" in system.text and "notes" in system.text
+    opening = requests(bench)[-1].messages[0].text
+    assert opening.startswith("[earlier summary]") and "notes" in opening
     assert all(words(request) <= 160 for request in requests(bench))
     spent = await bench.store.list_spent()
     assert {row.category for row in spent} == {Category.MAIN, Category.SUMMARIZE}

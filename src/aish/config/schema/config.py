@@ -396,10 +396,16 @@ class ContextConfig(Section, frozen=True, forbid_unknown_fields=True):
         Meta(description="What happens to a message that is larger than the whole budget."),
     ] = "cut"
     summarize_on_evict: Annotated[
-        bool, Meta(description="Whether turns that no longer fit go into a rolling summary, made by a model.")
-    ] = False
+        bool,
+        Meta(
+            description="Whether earlier turns become notes, written by a model, before the window is full. Models"
+            " below a billion parameters write none, unless `summary_model` is set."
+        ),
+    ] = True
     summary_model: Annotated[str, Meta(description="The model that summarises; unset: the one that answers.")] = ""
-    summary_tokens: Annotated[Count, Meta(description="The longest summary, in tokens.")] = 400
+    summary_tokens: Annotated[
+        Count, Meta(description="The longest notes, in tokens; at most an eighth of the window.")
+    ] = 1000
     environment: Annotated[
         bool,
         Meta(

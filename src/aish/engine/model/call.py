@@ -17,6 +17,7 @@ from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
 from aish.engine.prompt.composer import ComposedPrompt, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
+from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
 from aish.engine.prompt.sent_prompts import SentPrompts
 from aish.engine.prompt.summary import Summaries
@@ -47,7 +48,7 @@ from aish.types.context import ContextRules, ContextView
 from aish.types.events import Event, Failed, Status, TurnEnd, UsageReported
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
-from aish.types.tools import ToolSpec
+from aish.types.tools import HISTORY_SEARCH, ToolSpec
 from aish.types.usage import Usage
 
 _NO_SAMPLING = Sampling()
@@ -209,6 +210,10 @@ class ModelCaller:
     async def view(self) -> ContextView:
         return await self._composer.view(self._request.input)
 
+    async def find_overdue_turns(self) -> Sequence[PastTurn]:
+        """The turns to compact before this turn begins."""
+        return await self._composer.find_overdue_turns(self._request.input) if self._summarizes else ()
+
     def _use_route(self, route: Route) -> None:
         deps, request = self._deps, self._request
         self.route = route
@@ -246,8 +251,11 @@ class ModelCaller:
 
     @property
     def _summarizes(self) -> bool:
+        rules = self._deps.rules
+        if not rules.summarize or (self.route.info.is_weak and not rules.summary_model):
+            return False  # the smallest models write no notes that are worth reading
         own = bool(self._events.session) and self._request.context is None
-        return self._deps.rules.summarize and own and not self._request.is_autonomous
+        return own and not self._request.is_autonomous
 
     async def _fold(self, composed: ComposedPrompt) -> list[str]:
         """Adds turns that no longer fit to the rolling summary. If that fails, the turn goes on without."""
@@ -260,7 +268,8 @@ class ModelCaller:
         except AishError as exc:
             return [note] if (note := self._deps.summaries.failure(exc)) else []
         self._conversation = msgspec.structs.replace(self._conversation, summary=summary)
-        self._composer.system = msgspec.structs.replace(self._composer.system, summary=summary.text)
+        notes = summary.notes(offers_search=any(tool.name == HISTORY_SEARCH for tool in self._tools))
+        self._composer.system = msgspec.structs.replace(self._composer.system, summary=notes)
         return []
 
     def _next_call(self, composed: ComposedPrompt) -> AdmittedCall:

@@ -27,7 +27,7 @@ from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_co
 from aish.engine.prompt.window import cut_largest, first_turn_of, first_turn_within
 from aish.errors import ContextOverflow
 from aish.types.context import ContextPart, ContextRules, ContextView
-from aish.types.messages import Message, SystemMessage, ToolMessage
+from aish.types.messages import Message, SystemMessage, TextPart, ToolMessage, UserMessage, user
 from aish.types.requests import StepRequest, ToolChoice, ToolMode
 from aish.types.tools import ToolSpec
 
@@ -43,7 +43,8 @@ _SUMMARY = "[earlier summary] What was said before the messages below."
 
 class SystemParts(msgspec.Struct, frozen=True):
     """`base` says who the model is and what it must do, and stays the same in a session. `summary` changes when turns
-    leave the window."""
+    leave the window. It stands before the first message of the user that is sent, so that the system message stays as
+    it is even then."""
 
     base: str = ""
     summary: str = ""
@@ -52,12 +53,16 @@ class SystemParts(msgspec.Struct, frozen=True):
         """The parts that are not empty, as they are sent."""
         if self.base:
             yield "system", self.base
-        if text := self.summary.strip():
-            yield "summary", f"{_SUMMARY}\n{text}"
+        if text := self.summary_text:
+            yield "summary", text
 
     @property
     def text(self) -> str:
-        return compose_system(*(text for _, text in self.named_parts())) if self.summary else self.base.strip()
+        return self.base.strip()
+
+    @property
+    def summary_text(self) -> str:
+        return f"{_SUMMARY}\n{text}" if (text := self.summary.strip()) else ""
 
 
 def compose_system(*parts: str) -> str:
@@ -75,6 +80,16 @@ def with_system(system: str, conversation: Sequence[Message]) -> tuple[Message, 
     return (SystemMessage(compose_system(system, *leading)), *conversation[len(leading) :])
 
 
+def with_summary(summary: str, conversation: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Puts the summary before the first words of the user."""
+    part = TextPart(f"{summary}\n\n")
+    for index, message in enumerate(conversation):
+        if isinstance(message, UserMessage):
+            opening = msgspec.structs.replace(message, parts=(part, *message.parts))
+            return (*conversation[:index], opening, *conversation[index + 1 :])
+    return (UserMessage((part,)), *conversation)
+
+
 def _is_system(message: Message) -> TypeGuard[SystemMessage]:
     return type(message) is SystemMessage
 
@@ -82,6 +97,7 @@ def _is_system(message: Message) -> TypeGuard[SystemMessage]:
 # After so many cuts a message has nothing left to cut.
 _MAX_CUTS = 12
 _ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
+_NEARLY_FULL = 0.85  # of the room for a prompt: the rest is for the steps of the next turn
 _FRAME_BYTES = 32  # more than any template adds to a message
 
 
@@ -126,9 +142,19 @@ class Composer(msgspec.Struct, eq=False):
             rendered = await self._cut_to_fit(current, fixed, self.budget)
             sizes, is_cut = await self._sizes(self._render(rendered)), True
         now = sum(sizes)
-        kept, past_size = await self._fit_turns(fixed, now)
+        kept, past_size = await self._fit_turns(fixed, now, self.budget)
         left_out = tuple(self._past[: len(self._past) - len(kept)])
         return ComposedPrompt(self._join(kept, rendered), round(fixed + now + past_size), left_out, is_cut)
+
+    async def find_overdue_turns(self, current: tuple[Message, ...]) -> Sequence[PastTurn]:
+        """The turns to compact before the window is full; none as long as it has room."""
+        budget = self.budget and round(self.budget * _NEARLY_FULL)
+        is_roomy = budget is None or self._surely_fits(current, budget)
+        if is_roomy and first_turn_of(len(self._past), self._rules.max_turns) == 0:
+            return ()
+        fixed, now = await self._fixed_size(current), sum(await self._sizes(self._render(current)))
+        kept, _ = await self._fit_turns(fixed, now, budget)
+        return self._past[: len(self._past) - len(kept)]
 
     async def view(self, current: tuple[Message, ...]) -> ContextView:
         """The parts of the prompt that `compose` would make, with their sizes."""
@@ -138,7 +164,7 @@ class Composer(msgspec.Struct, eq=False):
         fixed = await self._fixed_size(current)
         parts.append(ContextPart("tools", max(0, round(fixed) - sum(part.tokens for part in parts))))
         now = sum(await self._sizes(self._render(current)))
-        kept, past_size = await self._fit_turns(fixed, now)
+        kept, past_size = await self._fit_turns(fixed, now, self.budget)
         frame = await self._text_size("")  # a note is part of a message
         notes = [ContextPart(name, round(await self._text_size(text) - frame)) for name, text in find_notes(current)]
         question = max(0, round(now) - sum(note.tokens for note in notes))
@@ -154,7 +180,9 @@ class Composer(msgspec.Struct, eq=False):
         )
 
     def _surely_fits(self, current: Sequence[Message], budget: int) -> bool:
-        most = byte_length(self.system.text) + sum(max_tokens_of(message) + _FRAME_BYTES for message in current)
+        most = sum(byte_length(text) for _, text in self.system.named_parts()) + sum(
+            max_tokens_of(message) + _FRAME_BYTES for message in current
+        )
         if self._tools:
             most += len(encode_counted_tools(self._tools))
         for turn in reversed(self._past):
@@ -166,6 +194,8 @@ class Composer(msgspec.Struct, eq=False):
     def _join(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:
             current = (*(message for turn in kept for message in turn.messages), *current)
+        if summary := self.system.summary_text:
+            current = with_summary(summary, current)
         return with_system(self.system.text, self._normalise(pair_results(current)))
 
     def _normalise(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -182,8 +212,13 @@ class Composer(msgspec.Struct, eq=False):
         sent = self._prepare((*opening, *self._normalise(current)), self._tools)
         system = [message for message in sent.messages[:1] if isinstance(message, SystemMessage)]
         await self._counter.prepare(system)
-        size = sum(self._counter.size(message) for message in system)
+        size = sum(self._counter.size(message) for message in system) + await self._summary_size()
         return self._counter.head(system=bool(system)) + size + await self._counter.tools(sent.tools)
+
+    async def _summary_size(self) -> float:
+        if not (summary := self.system.summary_text):
+            return 0
+        return sum(await self._sizes([user(summary)]))
 
     async def _sizes(self, messages: Sequence[Message]) -> list[float]:
         await self._counter.prepare(messages)
@@ -200,12 +235,12 @@ class Composer(msgspec.Struct, eq=False):
         request = StepRequest(self._route.info.id, messages, tools, choice, tool_mode=self._tool_mode)
         return self._route.provider.prepare(request)
 
-    async def _fit_turns(self, fixed: float, now: float) -> tuple[Sequence[PastTurn], float]:
+    async def _fit_turns(self, fixed: float, now: float, budget: float | None) -> tuple[Sequence[PastTurn], float]:
         """The earlier turns that go along, and their size. `now` is the size of the current turn."""
         sizes = [await self._past_size(turn) for turn in self._past]
         first = first_turn_of(len(sizes), self._rules.max_turns)
-        if self.budget is not None:
-            first = max(first, first_turn_within([*sizes, now], self.budget - fixed))
+        if budget is not None:
+            first = max(first, first_turn_within([*sizes, now], budget - fixed))
         while first < len(sizes) and isinstance(self._past[first].messages[0], ToolMessage):
             first += 1  # results of calls that were left out
         return self._past[first:], sum(sizes[first:])

@@ -37,6 +37,11 @@ class Conversation(msgspec.Struct, frozen=True):
     bounded: bool = True
     system: str = ""
 
+    def after(self, summary: Summary) -> Conversation:
+        """The same conversation, whose earlier turns are in the summary."""
+        past = [turn for turn in self.past if turn.number > summary.upto]
+        return msgspec.structs.replace(self, past=past, summary=summary)
+
 
 class Conversations:
     """`running` are the ids of the turns under way in this process."""
@@ -83,10 +88,11 @@ class Conversations:
             if turn.end is None and turn.owner == left_by:
                 await close_interrupted_turn(turn, self._store, self._clock, self._redact_messages)
 
-    async def preview(self, session: str, route: Route) -> Conversation:
-        """The conversation as a turn would find it. A session that does not exist has no history."""
+    async def preview(self, session: str, route: Route, *, everything: bool = False) -> Conversation:
+        """The conversation as a turn would find it. A session that does not exist has no history. `everything`: also
+        turns that no window could hold."""
         record = await self._store.find_session(session) if session else None
-        return await self._own(record, route) if record is not None else Conversation()
+        return await self._own(record, route, everything=everything) if record is not None else Conversation()
 
     async def history(self, session: str) -> tuple[Message, ...]:
         """All messages of a session that were not rewound."""
@@ -102,11 +108,14 @@ class Conversations:
         own = await self._own(record, route)  # even if unused, since it closes turns that a crash left open
         return own if request.context is None else await self._open_clients(request)
 
-    async def _own(self, record: SessionRecord, route: Route) -> Conversation:
-        summary = await self._summaries.find(record.id) if self._rules.summarize else Summary()
+    async def _own(self, record: SessionRecord, route: Route, *, everything: bool = False) -> Conversation:
+        summary = await self._summaries.find(record.id) if record.turns else Summary()
+        if summary.upto > record.turns:  # those turns are gone
+            summary = Summary()
         budget = budget_for(route.info.context_size, self._rules, None)
         rewinds = await find_rewinds(self._store, record.id)
-        enough = None if budget is None or summary.upto or rewinds.cuts else budget * _BYTES_PER_TOKEN_AT_MOST
+        is_bounded = budget is not None and not (summary.upto or rewinds.cuts or everything)
+        enough = budget * _BYTES_PER_TOKEN_AT_MOST if budget is not None and is_bounded else None
         past = await self._past.turns(record, enough=enough, after=summary.upto)
         if rewinds.cuts:
             past = [turn for turn in past if not rewinds.has_cut(turn.number)]

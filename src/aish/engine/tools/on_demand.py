@@ -23,7 +23,7 @@ from aish.ports import Clock, Store
 from aish.tool_calls.repair.repair import BadArguments, parse_arguments
 from aish.types.messages import ToolCall
 from aish.types.records import Document
-from aish.types.tools import Effect, ToolSpec
+from aish.types.tools import HISTORY_SOURCE, Effect, ToolSpec
 
 SEARCH_NAME, CALL_NAME = "tools__search", "tools__call"
 # Of a model whose window is unknown; most of those are large ones.
@@ -34,7 +34,7 @@ _MAX_NAMES_CHARS = 4000  # about 1 000 tokens
 _MAX_SHOWN_SETS = 32
 _MAX_COUNTED = 1000  # names of tools
 _USES = "tool_uses"  # the kind of the document that counts them
-_OWN_SOURCES = ("shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
+_OWN_SOURCES = (HISTORY_SOURCE, "shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
 
 _CALL = ToolSpec(
     CALL_NAME,

@@ -15,6 +15,7 @@ from aish.engine.model.selection import SelectedModel
 from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
+from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.input_notes import add_notes
 from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
@@ -25,7 +26,7 @@ from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import Budget, start_budget
-from aish.errors import UsageError
+from aish.errors import AishError, UsageError
 from aish.planner.run import question_text
 from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
 from aish.runs.journal import Journal
@@ -35,7 +36,7 @@ from aish.types.globs import Globs, globs_of
 from aish.types.ids import new_id
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.runs import Planning
-from aish.types.tools import Effect, ToolSpec
+from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Effect, ToolSpec
 
 if TYPE_CHECKING:
     from aish.engine.tools.on_demand import ToolDemand
@@ -86,20 +87,38 @@ class TurnBuilder:
         if request.answers:
             ask = answer_from(request.answers, ask)
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
-        tools = self._select_for(request, toolset, interactive=ask is not None)
-        if len(tools.specs) > MANY_TOOLS:
-            tools = await self._limit_tools(tools, request, selected.route)
+
+        async def prepare(conversation: Conversation) -> tuple[ToolSelection, ModelCaller]:
+            tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=ask is not None)
+            system = self._system_parts(request, selected.route, conversation, tools)
+            return tools, ModelCaller(
+                self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
+            )
+
+        tools, model = await prepare(conversation)
+        compaction_note = ""
+        if conversation.past and (turns := await model.find_overdue_turns()):
+            conversation, compaction_note = await self._compact(session, conversation, turns, selected.route)
+            tools, model = await prepare(conversation)
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, tools)
-        system = self._system_parts(request, selected.route, conversation, tools)
-        model = ModelCaller(
-            self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
-        )
         make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, request, journal, toolset=toolset)
         planner = await self._planner(plan, request, selected, tools, session, ask) if plan is not None else None
-        notes = (*selected.notes, *self._note_changed_tools(tools.specs))
+        notes = (*selected.notes, *filter(None, [compaction_note]), *self._note_changed_tools(tools.specs))
         past = conversation.past
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
+
+    async def _compact(
+        self, session: str, conversation: Conversation, turns: Sequence[PastTurn], route: Route
+    ) -> tuple[Conversation, str]:
+        """Puts turns into the summary before the window is full, and says so. If that fails, they leave the window
+        without."""
+        summaries = self._model_deps.summaries
+        try:
+            summary = await summaries.fold(session, conversation.summary, turns, route, is_searchable=True)
+        except AishError as exc:
+            return conversation, summaries.failure(exc)
+        return conversation.after(summary), f"the window is nearly full: {count_turns(len(turns))} became notes"
 
     async def add_background(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
@@ -126,9 +145,8 @@ class TurnBuilder:
 
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
-        tools = self._select_for(request, self.toolset(request.dynamic_mcp), interactive=True)
-        if len(tools.specs) > MANY_TOOLS:
-            tools = await self._limit_tools(tools, request, selected.route)
+        toolset = self.toolset(request.dynamic_mcp)
+        tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=True)
         request = await self.add_background(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
@@ -172,16 +190,21 @@ class TurnBuilder:
         texts = self._system
         more = () if route.info.is_weak else (texts.instructions, texts.tools_note if tools.specs else "")
         base = compose_system(texts.base, route.system, request.system, conversation.system, *more)
-        summary = "" if request.is_autonomous else conversation.summary.text
-        return SystemParts(base, summary)
+        if request.is_autonomous:
+            return SystemParts(base)
+        return SystemParts(base, conversation.summary.notes(offers_search=tools.find(HISTORY_SEARCH) is not None))
 
     @cached_property
     def _demand(self) -> ToolDemand:
         return self._make_demand()
 
-    async def _limit_tools(self, tools: ToolSelection, request: TurnRequest, route: Route) -> ToolSelection:
-        """The tools with fewer of them shown, if all would take too much of the model's window."""
-        if not self._demand.is_needed(tools, route.info.context_size):
+    async def _select_shown(
+        self, request: TurnRequest, toolset: Toolset, route: Route, conversation: Conversation, *, interactive: bool
+    ) -> ToolSelection:
+        """The tools of the request, with fewer of them shown if all would take too much of the model's window."""
+        searches = conversation.summary.is_searchable
+        tools = self._select_for(request, toolset, interactive=interactive, searches=searches)
+        if len(tools.specs) <= MANY_TOOLS or not self._demand.is_needed(tools, route.info.context_size):
             return tools
         if route.info.is_weak:
             return self._demand.limit_to_question(tools, question_text(request))
@@ -194,7 +217,9 @@ class TurnBuilder:
             return self._tools.with_dynamic(dynamic_mcp)
         return self._tools
 
-    def _select_for(self, request: TurnRequest, toolset: Toolset, *, interactive: bool) -> ToolSelection:
+    def _select_for(
+        self, request: TurnRequest, toolset: Toolset, *, interactive: bool, searches: bool
+    ) -> ToolSelection:
         clients: Sequence[ToolSpec] = request.client_tools
         if not clients and not request.tools:
             return ToolSelection(toolset.specs)
@@ -203,7 +228,7 @@ class TurnBuilder:
             clients = [spec for spec in clients if spec.name in among]
         return self.select_tools(
             request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner,
-            mode=request.mode,
+            mode=request.mode, searches=searches,
         )  # fmt: skip
 
     def select_tools(
@@ -216,8 +241,10 @@ class TurnBuilder:
         among: Globs | None = None,
         owner: str = "",
         mode: Mode | None = None,
+        searches: bool = False,
     ) -> ToolSelection:
-        """The tools that the globs name and the gate shows, and those of the client."""
+        """The tools that the globs name and the gate shows, and those of the client. `searches`: also the one that
+        searches the session, whose earlier turns are no longer sent."""
         toolset = toolset or self._tools
         if not globs:
             return combine_tools(toolset.specs, (), clients)
@@ -227,6 +254,8 @@ class TurnBuilder:
             is_visible = partial(is_visible, owner=owner, mode=mode)
         wanted = globs_of(tuple(globs))
         selected = [spec for spec in known if spec.name in wanted and is_visible(spec, interactive=interactive)]
+        if not searches:
+            selected = [spec for spec in selected if spec.source != HISTORY_SOURCE]
         if among is not None:
             selected = [spec for spec in selected if spec.name in among]
         return combine_tools(lambda: known, selected, clients)
@@ -285,6 +314,10 @@ class TurnBuilder:
         if events.session:
             return partial(self._checkpoints.take, events.session, events.turn)
         return partial(self._checkpoints.take_for_last_turn, after)
+
+
+def count_turns(number: int) -> str:
+    return "1 earlier turn" if number == 1 else f"{number} earlier turns"
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:

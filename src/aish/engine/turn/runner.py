@@ -19,6 +19,7 @@ import msgspec
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.conversation import Conversation, Conversations
 from aish.engine.prompt.input_notes import add_mode_note
+from aish.engine.prompt.summary import Summaries
 from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
@@ -60,6 +61,7 @@ class TurnRunner:
         builder: TurnBuilder,
         selector: ModelSelector,
         conversations: Conversations,
+        summaries: Summaries,
         recorder: Recorder,
         runs: RunKeeper,
         store: Store,
@@ -70,6 +72,7 @@ class TurnRunner:
         self._builder = builder
         self._selector = selector
         self._conversations = conversations
+        self._summaries = summaries
         self._recorder = recorder
         self._runs = runs
         self._store = store
@@ -154,6 +157,21 @@ class TurnRunner:
             await self.end(recording, plan, None)
             raise
         return recording
+
+    async def compact(self, request: TurnRequest, keep: str) -> int:
+        """Puts the earlier turns of a session into its summary, all but the last one. Returns how many. Raises what
+        asking a model raises."""
+        selected = await self.select_model(request)
+        async with AsyncExitStack() as stack:
+            await self.enter_exclusive(stack, request, request.session, None)
+            conversation = await self._conversations.preview(request.session, selected.route, everything=True)
+            past = conversation.past
+            turns = past[:-1] if len(past) > 1 else past
+            if turns:
+                await self._summaries.fold(
+                    request.session, conversation.summary, turns, selected.route, keep=keep, is_searchable=True
+                )
+            return len(turns)
 
     async def end(self, recording: Recording, plan: PlanRun | None, on_left: OnLeft | None) -> None:
         """Ends a turn in steps. Each is made although the one before was cancelled: a client that returns needs it."""

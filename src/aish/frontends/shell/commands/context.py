@@ -58,6 +58,19 @@ def _show_view(shell: Shell, view: ContextView) -> None:
     shell.output.note(f"{turns} along{left_out}")
 
 
+async def compact(shell: Shell, rest: str) -> None:
+    """Has earlier turns become notes now. The session keeps them, and the model can search them."""
+    request = msgspec.structs.replace(shell.request, input=())
+    before = await shell.view_context(request)
+    if not shell.request.session or not before.turns:
+        shell.output.note("there is nothing to compact: no earlier turn goes along")
+        return
+    count = await shell.engine.compact(request, rest)
+    after = await shell.view_context(request)
+    turns = "1 earlier turn" if count == 1 else f"{count} earlier turns"
+    shell.output.note(f"{turns} became notes: {after.tokens} tokens go along, {before.tokens} before")
+
+
 INIT_QUESTION = (
     "Look at this repository and propose an AGENTS.md for its root: what it is, how it is laid out, the commands that "
     "build, check and test it, and the rules of its code that a newcomer would break. Read the README, the build "

@@ -103,6 +103,7 @@ COMMANDS: dict[str, Command] = {
     "model": Command("Talk", "show or switch the model", _lazy("conversation.model"), A.MODEL),
     "models": Command("Talk", "the models there are", _lazy("conversation.models")),
     "context": Command("Talk", "what the model will see", _lazy("context.context"), A.TEXT),
+    "compact": Command("Talk", "have earlier turns become notes; TEXT: what to keep", _lazy("context.compact"), A.TEXT),
     "cost": Command("Talk", "tokens and money spent here", _lazy("context.cost"), words=("detail", "reset")),
     "reasoning": Command(
         "Talk", "what is shown of thinking", _lazy("conversation.reasoning"), words=("fold", "show", "hide"),

@@ -1,0 +1,121 @@
+"""`history__search`: finds what was said earlier in the session of the call, in turns that are no longer sent.
+
+It reads that session only, which the sender of the request may use anyway. Stored turns are redacted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+from aish.errors import ToolError
+from aish.ports import CallContext, Store
+from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
+from aish.types.records import TurnRecord
+from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
+
+_MAX_FOUND = 8
+_EXCERPT_CHARS = 500
+_MAX_TURN_CHARS = 16_000
+_PAGE = 200  # turns read at once
+_MAX_TURNS = 10_000  # of a session; a month of steady work
+
+_SPEC = ToolSpec(
+    HISTORY_SEARCH.removeprefix(f"{HISTORY_SOURCE}__"),
+    "Find what was said earlier in this conversation and is now only in the notes: messages that hold the most words "
+    "of the query, the newest first. With `turn`, the whole of that turn.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "words that the messages hold"},
+            "turn": {"type": "integer", "minimum": 1, "description": "the number of a turn that was found"},
+        },
+        "additionalProperties": False,
+    },
+    Effect.READ,
+    HISTORY_SOURCE,
+    timeout_s=20,
+)
+_SPECS = (_SPEC,)
+
+
+class HistoryTools:
+    """`store` opens the store when it is first needed."""
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+
+    def specs(self) -> Sequence[ToolSpec]:
+        return _SPECS
+
+    async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
+        if name != _SPEC.name:
+            raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
+        if not context.session:
+            raise ToolError("this call belongs to no session, so there is nothing to search")
+        if (number := arguments.get("turn")) is not None:
+            text = await self._read_turn(context.session, int(number))
+        else:
+            text = await self._search(context.session, str(arguments.get("query", "")))
+        return ToolOutput((TextPart(text),))
+
+    async def aclose(self) -> None:
+        """The store belongs to others."""
+
+    async def _search(self, session: str, query: str) -> str:
+        words = set(query.casefold().split())
+        if not words:
+            raise ToolError("there is nothing to search for; give a query or a turn", status=ResultStatus.BAD_ARGUMENTS)
+        best: list[tuple[int, int, int, str]] = []  # words that were found, turn, message, excerpt
+        async for turn in self._turns(session):
+            for place, (role, text) in enumerate(_texts(turn.messages)):
+                if count := sum(word in text.casefold() for word in words):
+                    found = (count, turn.number, place, f"turn {turn.number}, {role}: {_excerpt(text, words)}")
+                    if len(best) < _MAX_FOUND:
+                        heapq.heappush(best, found)
+                    else:
+                        heapq.heappushpop(best, found)
+        return "\n\n".join(excerpt for *_, excerpt in sorted(best, reverse=True)) or "nothing was found"
+
+    async def _read_turn(self, session: str, number: int) -> str:
+        turns = await self._store().list_turns(session, before=number + 1, limit=1)
+        if not turns or turns[0].number != number:
+            raise ToolError(f"there is no turn {number}", status=ResultStatus.BAD_ARGUMENTS)
+        text = "\n\n".join(f"{role}: {text}" for role, text in _texts(turns[0].messages))
+        if len(text) <= _MAX_TURN_CHARS:
+            return text
+        return f"{text[:_MAX_TURN_CHARS]}\n[aish] … {len(text) - _MAX_TURN_CHARS} characters left out …"
+
+    async def _turns(self, session: str) -> AsyncIterator[TurnRecord]:
+        """All turns, the newest first."""
+        before: int | None = None
+        for _ in range(_MAX_TURNS // _PAGE):
+            page = await self._store().list_turns(session, before=before, limit=_PAGE)
+            for turn in reversed(page):
+                yield turn
+            if len(page) < _PAGE:
+                return
+            before = page[0].number
+
+
+def _texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    for message in messages:
+        match message:
+            case UserMessage():
+                yield "user", message.text
+            case AssistantMessage(text, calls):
+                called = "\n".join(f"{call.name} {call.arguments}" for call in calls)
+                yield "assistant", "\n".join(filter(None, (text, called)))
+            case ToolMessage(name=name):
+                yield f"result of {name}", message.text
+            case _:
+                pass
+
+
+def _excerpt(text: str, words: set[str]) -> str:
+    """The text around the first word that is found."""
+    lowered = text.casefold()
+    first = min(place for word in words if (place := lowered.find(word)) >= 0)
+    begin = max(0, first - _EXCERPT_CHARS // 3)
+    cut = text[begin : begin + _EXCERPT_CHARS]
+    return f"{'… ' if begin else ''}{cut}{' …' if begin + _EXCERPT_CHARS < len(text) else ''}"
