@@ -38,9 +38,9 @@ from bench.prefix_parts.proxy import Json, Proxy, Sent, fetch, recording
 
 TURNS, QUICK_TURNS = 30, 12
 WINDOW = 8192
-SMALL_BUDGET = 2600  # the session does not fit it
+SMALL_BUDGET = 3000  # the session does not fit it
 FIRST_TOKEN_TURN = 20
-_ROUNDS = 5
+_ROUNDS = 8
 SLOTS = 2
 BARS = {
     "evaluated again, %": 0.0,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aish.net.http.client import HttpClient
@@ -21,10 +22,11 @@ from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.openai.request import Dialect, EncodedCache, encode_request
 from aish.providers.tool_calling.provider import ToolCallingProvider
 from aish.tools.builtin.runtime import RuntimeTools
-from aish.types.chunks import CallFragment
+from aish.types.chunks import CallFragment, UsageChunk
 from aish.types.events import TextDelta
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import Sampling, StepRequest
+from aish.types.usage import Usage
 from support.models import THREADS, model_cache  # noqa: F401  a fixture
 
 SYSTEM = SystemMessage("You are a helpful assistant. Answer briefly and plainly.")
@@ -73,6 +75,20 @@ async def test_it_picks_tools_and_leaves_chat_as_it_was(embedded: EmbeddedProvid
     after, calls = await heard(provider, ask("What is the capital of France?", tools=TOOLS))
     assert not calls and "Paris" in after
     assert after == before
+
+
+async def read_of(provider: Provider, request: StepRequest) -> Usage:
+    async with provider.stream(request) as batches:
+        chunks = [chunk async for batch in batches for chunk in batch]
+    return next(chunk.usage for chunk in chunks if isinstance(chunk, UsageChunk))
+
+
+async def test_a_call_outside_of_the_conversation_leaves_it_in_its_slot(embedded: EmbeddedProvider):
+    question = "The cat sat on the mat. " * 20
+    first = await read_of(embedded, ask(question, max_tokens=1))
+    await read_of(embedded, msgspec.structs.replace(ask("A dog ran. " * 40, max_tokens=1), is_side_call=True))
+    second = await read_of(embedded, ask(f"{question} And the dog?", max_tokens=1))
+    assert second.cached_tokens >= first.prompt_tokens - 10  # what ends the message
 
 
 async def test_each_slot_has_the_whole_window(embedded: EmbeddedProvider):

@@ -291,6 +291,12 @@ async def test_tokens_that_no_call_can_have_taken_are_not_counted(count, http):
     assert UsageChunk(Usage(0, 2)) in chunks
 
 
+async def test_tokens_that_were_cached_are_told(http):
+    done = line(done=True, done_reason="stop", prompt_eval_count=100, prompt_eval_cached_count=90, eval_count=2)
+    chunks = await say_raw(http, line(message={"content": "x"}), done)
+    assert UsageChunk(Usage(100, 2, 90)) in chunks
+
+
 async def test_an_error_line_after_some_words_is_an_error(http):
     with pytest.raises(ProviderUnavailable, match="ollama answered 500: model runner has unexpectedly stopped"):
         await say_raw(http, line(message={"content": "x"}), line(error="model runner has unexpectedly stopped"))

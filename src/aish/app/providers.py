@@ -109,6 +109,7 @@ class Providers:
             max_call_s=settings.timeout_s,
             context_size=settings.context_size,
             models=settings.models,
+            cache_hints=settings.cache_hints,
             count_text=_counter(settings.tokenizer),
         )
         if settings.kind == "ollama":

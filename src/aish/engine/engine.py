@@ -15,7 +15,7 @@ from aish.ports import Ask, Checkpoints, Clock, Gate, ProcessLiveness, Store, Te
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import NO_TEXTS, Background, ContextRules, ContextView, SystemTexts
 from aish.types.decisions import Mode
-from aish.types.events import Event, ToolResult
+from aish.types.events import Event, ToolResult, UsageReported, decode_event
 from aish.types.ids import new_id
 from aish.types.messages import Message, ToolCall
 from aish.types.requests import TurnLimits, TurnRequest
@@ -174,6 +174,17 @@ class Engine:
         selected = await self.selector.select(request)
         conversation = await self._conversations.preview(request.session, selected.route)
         return await self._builder.view(request, selected, conversation)
+
+    async def recent_prompts(self, session: str, *, limit: int = 10) -> list[UsageReported]:
+        """What was reported of the newest model calls of a session, in order: their size, and how much of it the
+        backend had read before."""
+        found: list[UsageReported] = []
+        for turn in reversed(await self.store.list_turns(session, limit=limit)):
+            events = map(decode_event, (await self.store.read_events(turn.id)).splitlines())
+            found[:0] = [event.body for event in events if isinstance(event.body, UsageReported)]
+            if len(found) >= limit:
+                break
+        return found[-limit:]
 
     async def compact(self, request: TurnRequest, keep: str = "") -> int:
         """Compacts the earlier turns of the request's session into notes, all but the last one. Returns how many.

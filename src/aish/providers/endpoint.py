@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -40,6 +40,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     max_call_s: float = 600.0
     context_size: int | None = None  # configured; wins over what the backend says
     models: tuple[str, ...] = ()  # configured; offered instead of what the backend lists
+    cache_hints: Literal["auto", "always", "never"] = "auto"  # see `openai.cache_hints`
     count_text: CountText | None = None  # with a tokenizer file, where the backend cannot count
 
     def __repr__(self) -> str:
@@ -99,10 +100,12 @@ class Backend:
         return await self._call("POST", url, encode_json(body), model, timeouts)
 
     def stream(
-        self, url: str, body: Any, *, model: str, deadline_s: float, traceparent: str = ""
+        self, url: str, body: Any, *, model: str, deadline_s: float, traceparent: str = "", more: HeaderPairs = ()
     ) -> AbstractAsyncContextManager[Response]:
-        """A reply with status 200. Failures while it is read are translated, too."""
+        """A reply with status 200. Failures while it is read are translated, too. `more` are further headers."""
         headers = (*self._headers, ("traceparent", traceparent)) if traceparent else self._headers
+        if more:
+            headers = (*headers, *more)
         timeouts, has_deadline = self.endpoint.timeouts(deadline_s), deadline_s <= self.endpoint.max_call_s
         return self._open(model, "POST", url, headers, encode_json(body), timeouts, has_deadline=has_deadline)
 

@@ -163,9 +163,9 @@ class TurnRequest(msgspec.Struct, frozen=True):
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """How a backend uses an adapter: its scale, its slot, and a bias of tokens."""
+    """The slot of llama.cpp to use, the scale of its adapter there (None: it has none), and a bias of tokens."""
 
-    scale: float
+    scale: float | None
     slot: int
     bias: dict[str, float] = {}
 
@@ -176,7 +176,8 @@ class StepRequest(msgspec.Struct, frozen=True):
     `session` is for what must stay the same within one, such as placeholders for secrets. `stream` False: the answer
     may come as one. `picks_tool`: the answer only names the tool to call, or says that none fits, for which a model may
     have an adapter; `tuning` is what its provider makes of that. `traceparent` as in a TurnRequest. `plans_calls`: the
-    answer is a list of calls, not text for a reader.
+    answer is a list of calls, not text for a reader. `is_side_call`: it is no part of a conversation, and must not take
+    the place of one in the backend's cache.
     """
 
     model: str
@@ -194,6 +195,7 @@ class StepRequest(msgspec.Struct, frozen=True):
     tuning: Tuning | None = None
     traceparent: str = ""
     plans_calls: bool = False
+    is_side_call: bool = False
 
 
 Ids = Sequence[int]  # token ids of the model's own tokenizer

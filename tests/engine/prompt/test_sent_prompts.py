@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from aish.engine.prompt.sent_prompts import SentPrompts
+from aish.types.chunks import UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta, UsageReported
 from aish.types.messages import AssistantMessage, Message, SystemMessage, user
 from aish.types.requests import StepRequest
 from aish.types.tools import Effect, ToolSpec
+from aish.types.usage import Usage
 from support.engines import Bench, bodies
 
 TOOL = ToolSpec("t__x", "", {}, Effect.READ, "t")
@@ -68,3 +70,15 @@ async def test_the_reason_is_recorded_with_the_usage() -> None:
         reasons += [usage.prefix_lost for usage in bodies(events, UsageReported)]
     lost = [reason for reason in reasons if reason]
     assert lost and all("left the window" in reason for reason in lost) and len(lost) <= 6
+
+
+async def test_the_newest_prompts_of_a_session_are_listed_with_what_was_cached():
+    usages = [Usage(100 + number, 1, cached_tokens=90 * (number > 0)) for number in range(12)]
+    steps = [[TextDelta("fine"), UsageChunk(usage)] for usage in usages]
+    bench = Bench(*steps)
+    session = ""
+    for _ in range(12):
+        session = (await bench.run("hi", session=session))[0].session
+    recent = await bench.engine.recent_prompts(session)
+    assert [prompt.usage.prompt_tokens for prompt in recent] == list(range(102, 112))
+    assert {prompt.usage.cached_tokens for prompt in recent} == {90}

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -15,13 +16,16 @@ from aish.frontends.shell.shell import Notices, Shell, in_prompt_words
 from aish.frontends.terminal import Output
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
+from aish.types.chunks import UsageChunk
 from aish.types.context import ContextPart, ContextView
 from aish.types.decisions import Verdict
+from aish.types.events import TextDelta
 from aish.types.live_shell import RunResult
 from aish.types.messages import user
 from aish.types.requests import TurnRequest
 from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.tools import Effect, ToolSpec
+from aish.types.usage import Usage
 from support.engines import Bench
 
 
@@ -166,3 +170,25 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
     shell.status = "[7]"
     await run_meta(shell, line)
     assert shell.status == status
+
+
+def compactable(bench: Bench, session: str = "") -> SimpleNamespace:
+    return SimpleNamespace(
+        engine=bench.engine,
+        request=bench.request(session=session),
+        view_context=bench.engine.view_context,
+        command_context=SimpleNamespace(text=lambda: ""),
+    )
+
+
+async def test_compacting_says_how_much_less_goes_along_and_the_context_how_much_was_cached():
+    steps = [[TextDelta("word " * 200), UsageChunk(Usage(1000, 1, cached_tokens=900))] for _ in range(3)]
+    bench = Bench(*steps, [TextDelta("notes")], [TextDelta("notes")])
+    session = ""
+    for _ in range(3):
+        session = (await bench.run("hi", session=session))[0].session
+    assert "1000 tokens,  90 % cached" in await told("context", **vars(compactable(bench, session)))
+    said = await told("compact the names", **vars(compactable(bench, session)))
+    before, after = (int(number) for number in re.findall(r"\d+", said)[2:0:-1])
+    assert said.startswith("2 earlier turns became notes") and after < before
+    assert "nothing to compact" in await told("compact", **vars(compactable(Bench())))

@@ -83,6 +83,10 @@ class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
             extra={"path": "always"},
         ),
     ] = ""
+    cache_hints: Annotated[
+        Literal["auto", "always", "never"],
+        Meta(description="Whether hints for its prompt cache are sent; auto: few within this network. See context.md."),
+    ] = "auto"
     use_tool_role: Annotated[
         bool, Meta(description="Whether the chat template takes tool results in the role `tool`. If not, as user text.")
     ] = True

@@ -49,7 +49,7 @@ from aish.types.events import Event, Failed, Status, TurnEnd, UsageReported
 from aish.types.messages import Message, ToolMessage
 from aish.types.requests import Sampling, StepRequest, ToolChoice, TurnRequest
 from aish.types.tools import HISTORY_SEARCH, ToolSpec
-from aish.types.usage import Usage
+from aish.types.usage import Category, Usage
 
 _NO_SAMPLING = Sampling()
 _NO_RULES = ContextRules()
@@ -325,6 +325,7 @@ class ModelCaller:
             session=self._events.session or self._events.turn,
             stream=request.stream or self.route.info.is_weak,  # a weak model is watched for repetition
             traceparent=request.traceparent,
+            is_side_call=request.category is Category.DELEGATE,
         )
 
     async def _recover(

@@ -59,6 +59,7 @@ class SideCalls:
             session=session,
             stream=False,
             plans_calls=plans_calls,
+            is_side_call=True,
         )
         try:
             answer, usage = await _read_answer(route, request)

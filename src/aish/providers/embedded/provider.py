@@ -21,12 +21,12 @@ import msgspec
 
 from aish.errors import ModelNotFound, ProviderError, ProviderTimeout, ProviderUnavailable
 from aish.ports import Provider, TextRelay
-from aish.providers.embedded.server import CHAT, PICKING, EmbeddedSettings, LlamaServer, MakeInner
+from aish.providers.embedded.server import CHAT, PICKING, SIDE_CALL, EmbeddedSettings, LlamaServer, MakeInner
 from aish.providers.model_store.cache_folder import check_is_gguf, is_file, path_of
 from aish.types.chunks import Batch
 from aish.types.events import Status
 from aish.types.models import Capabilities, ModelProfile, is_model_file_name
-from aish.types.requests import EmbeddingResult, Inputs, Sampling, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, Sampling, StepRequest, Tuning
 
 __all__ = ["EmbeddedProvider", "EmbeddedSettings", "MakeInner", "ModelFiles"]
 
@@ -141,7 +141,7 @@ class EmbeddedProvider:
                 request,
                 sampling=_with_default_temperature(request.sampling),
                 deadline_s=max(0.0, deadline_s - time.monotonic()),
-                tuning=(PICKING if request.picks_tool else CHAT) if engine.adapter else None,
+                tuning=_tuning(request) if engine.adapter else None,
             )
             async with inner.stream(left, relay) as batches:
                 async for batch in batches:
@@ -257,3 +257,9 @@ class EmbeddedProvider:
 def _with_default_temperature(sampling: Sampling) -> Sampling:
     """llama.cpp's own default is made for large models. At that temperature a small one loses the thread."""
     return sampling if sampling.temperature is not None else msgspec.structs.replace(sampling, temperature=_TEMPERATURE)
+
+
+def _tuning(request: StepRequest) -> Tuning:
+    if request.picks_tool:
+        return PICKING
+    return SIDE_CALL if request.is_side_call else CHAT

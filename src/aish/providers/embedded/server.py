@@ -36,6 +36,8 @@ _HEAD_BYTES = 1024 * 1024
 _HEAD_SHA256 = "87a9fd8d1abf115189addb55c590c71a69dbd93725d8d6b48138e80494cc02e9"
 
 CHAT = Tuning(scale=0.0, slot=0)
+# A call outside of the conversation would take its slot. The tools in the other slot are shorter to read again.
+SIDE_CALL = Tuning(scale=0.0, slot=1)
 # After `{"` the model writes `name` or `answer`. The bias on `answer` was chosen on held-out data: train/CARD.md.
 PICKING = Tuning(scale=1.0, slot=1, bias={"11247": -2.0})
 

@@ -49,6 +49,7 @@ class OllamaLine(msgspec.Struct):
     done: bool = False
     done_reason: str | None = None
     prompt_eval_count: int | None = None
+    prompt_eval_cached_count: int | None = None  # of these; versions before September 2026 do not say
     eval_count: int | None = None
     error: Any = None
     logprobs: Any = None
@@ -118,7 +119,8 @@ def read_reply(line: OllamaLine, *, first_index: int, logprobs: int | None = Non
 
 
 def read_usage(done: OllamaLine) -> Usage:
-    return Usage(tokens_used(done.prompt_eval_count), tokens_used(done.eval_count))
+    cached = tokens_used(done.prompt_eval_cached_count)
+    return Usage(tokens_used(done.prompt_eval_count), tokens_used(done.eval_count), cached)
 
 
 def read_end(done: OllamaLine | None, *, called: bool) -> StepEnd:

@@ -17,12 +17,20 @@ from aish.net.http.client import HttpClient
 from aish.ports import TextRelay
 from aish.providers.endpoint import Backend, Endpoint
 from aish.providers.openai import reported_models
+from aish.providers.openai.cache_hints import CacheHints
 from aish.providers.openai.request import Dialect, EncodedCache, encode_request
 from aish.providers.openai.response import ChatResponseReader, read_usage
 from aish.providers.openai.token_counting import BackendTokenCounter
-from aish.types.chunks import Batch
+from aish.types.chunks import Batch, UsageChunk
+from aish.types.events import Status
 from aish.types.models import ModelProfile
 from aish.types.requests import EmbeddingResult, Inputs, StepRequest
+from aish.types.usage import Usage
+
+# A prompt of fewer tokens has not been cut: no window is so small.
+_LEAST_CUT_TOKENS = 500
+_MAX_CHARS_PER_TOKEN = 8  # on average, of any text of some length
+_MAX_MODELS = 1000
 
 
 class OpenAIProvider:
@@ -34,6 +42,8 @@ class OpenAIProvider:
         self._dialect = Dialect()
         self._encoded = EncodedCache()
         self._counting = BackendTokenCounter(self._backend)
+        self._cache_hints = CacheHints(endpoint.url, endpoint.cache_hints)
+        self._cut_models: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -48,6 +58,7 @@ class OpenAIProvider:
         """As listed. If the backend is a llama.cpp server or LM Studio, as the model really runs."""
         listed = await self._list()
         props = await self._props()
+        self._cache_hints.slots = reported_models.slot_count(props)
         info = next((info for info in listed if info.id == model), None)
         if info is None and not (model in self._endpoint.models or reported_models.serves_any_name(props)):
             self._check_unlisted(model, [info.id for info in listed])
@@ -84,21 +95,25 @@ class OpenAIProvider:
         """Tries again after each refusal of one of our fields, without that field."""
         due_s = monotonic() + request.deadline_s
         url, idle_s = self._chat_url, self._endpoint.idle_timeout_s
-        logprobs = request.sampling.logprobs
+        logprobs, more = request.sampling.logprobs, self._cache_hints.header(request)
         dialect = known = self._dialect
         begun = False
         while True:
             body, left_s = encode_request(request, dialect, self._encoded), due_s - monotonic()
+            self._cache_hints.add(body, request, dialect)
             try:
                 async with self._backend.stream(
-                    url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent
+                    url, body, model=request.model, deadline_s=left_s, traceparent=request.traceparent, more=more
                 ) as response:
                     answer = ChatResponseReader(self._name, request.model, response, idle_s, relay, logprobs=logprobs)
+                    batch: Batch = ()
                     while not answer.is_over:
-                        batch = await answer.next_batch()
+                        before, batch = batch, await answer.next_batch()
                         if not begun and dialect is not known:
                             self._dialect = self._dialect.merge(dialect, request.model)
                         begun = True
+                        if answer.is_over and (note := self._find_cut(request, (*before, *batch))):
+                            yield [Status(note)]
                         yield batch
                 return
             except ProviderRejected as exc:
@@ -107,6 +122,22 @@ class OpenAIProvider:
                 if simpler is None:
                     raise
                 dialect = simpler
+
+    def _find_cut(self, request: StepRequest, last: Batch) -> str:
+        """Tells, once for each model, that the backend has cut the prompt: it reports far fewer tokens than the text
+        can have. LM Studio and Ollama cut what does not fit, and say nothing."""
+        usage = next((chunk.usage for chunk in last if isinstance(chunk, UsageChunk)), Usage())
+        tokens = usage.prompt_tokens + usage.cached_tokens
+        if tokens < _LEAST_CUT_TOKENS or request.model in self._cut_models:
+            return ""
+        chars = sum(len(message.text) for message in request.messages)
+        if chars < tokens * _MAX_CHARS_PER_TOKEN:
+            return ""
+        self._cut_models = {*self._cut_models, request.model} if len(self._cut_models) < _MAX_MODELS else set()
+        return (
+            f"{self._name} seems to have cut the prompt: {request.model} read {tokens} tokens of {chars} characters. "
+            "Load it with a larger window, or set `context_size` to the one it has"
+        )
 
     def _check_unlisted(self, model: str, names: list[str]) -> None:
         """A backend that lists nothing may have the model all the same."""

@@ -45,6 +45,13 @@ def serves_any_name(props: Any) -> bool:
     return isinstance(props, dict) and _slot_context(props) is not None
 
 
+def slot_count(props: Any) -> int:
+    """The slots of a llama.cpp server; 0 if it is another backend."""
+    if not serves_any_name(props):
+        return 0
+    return positive_number(props.get("total_slots")) or 1
+
+
 def token_count(answer: Any) -> int | None:
     """llama.cpp returns the tokens, vLLM their count, LMDeploy the length."""
     if not isinstance(answer, dict):

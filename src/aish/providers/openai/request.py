@@ -40,6 +40,7 @@ class Dialect(msgspec.Struct, frozen=True):
     stream_options: bool = True
     max_tokens: bool = True  # newer models of OpenAI want max_completion_tokens instead
     thoughts: bool = True  # the model's reasoning before its calls
+    cache_control: bool = True  # marks in messages up to which a prompt is cached
     schema_form: int = 0  # which of the known forms of an answer's schema is used
     unknown_fields: Mapping[str, frozenset[str]] = {}  # sampling fields that a model does not know
 
@@ -58,6 +59,8 @@ class Dialect(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, max_tokens=False)
         if self.thoughts and "reasoning_content" in fault and "missing" not in refusal.lower():
             return msgspec.structs.replace(self, thoughts=False)
+        if self.cache_control and "cache_control" in fault:
+            return msgspec.structs.replace(self, cache_control=False)
         if sent is None:
             return None
         unknown = frozenset(name for name in unknown_in(fault) if name in _CAN_GO and name in sent)
@@ -70,6 +73,7 @@ class Dialect(msgspec.Struct, frozen=True):
             stream_options=self.stream_options and learned.stream_options,
             max_tokens=self.max_tokens and learned.max_tokens,
             thoughts=self.thoughts and learned.thoughts,
+            cache_control=self.cache_control and learned.cache_control,
             schema_form=max(self.schema_form, learned.schema_form),
         )
         return both._without(learned.unknown_fields.get(model, frozenset()), model) or both
@@ -192,7 +196,9 @@ def encode_request(request: StepRequest, dialect: Dialect, encoded: EncodedCache
 def _encode_tuning(tuning: Tuning) -> Json:
     """llama.cpp's own fields. A slot is cleared when its adapter changes, so requests with and without it use different
     slots."""
-    encoded: Json = {"lora": [{"id": 0, "scale": tuning.scale}], "id_slot": tuning.slot}
+    encoded: Json = {"id_slot": tuning.slot}
+    if tuning.scale is not None:
+        encoded["lora"] = [{"id": 0, "scale": tuning.scale}]
     return {**encoded, "logit_bias": tuning.bias} if tuning.bias else encoded
 
 
@@ -287,4 +293,6 @@ def _encode_knobs(knobs: Knobs) -> Json:
     return {**msgspec.structs.asdict(knobs), "repetition_penalty": knobs.repeat_penalty}
 
 
-_CAN_GO = frozenset({*Knobs.__struct_fields__, "repetition_penalty", "logit_bias"})
+_CAN_GO = frozenset(
+    {*Knobs.__struct_fields__, "repetition_penalty", "logit_bias", "prompt_cache_key", "cache_prompt", "id_slot"}
+)

@@ -70,6 +70,7 @@ class _Choice(msgspec.Struct):
 class WireChunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
+    timings: Any = None  # llama.cpp's own
     error: Any = None
     object: Any = None
     message: Any = None
@@ -137,7 +138,7 @@ def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
     alternatives for each token."""
     chunks: list[Chunk] = []
     if wire.usage and type(wire.usage) is dict:
-        chunks.append(UsageChunk(read_usage(wire.usage)))
+        chunks.append(UsageChunk(read_usage(wire.usage, wire.timings)))
     for choice in wire.choices or ():
         odds = UNSET if logprobs is None else read_logprobs(_decode_leniently(choice.logprobs), logprobs)
         if choice.delta is not None:
@@ -151,17 +152,26 @@ def read_chunk(wire: WireChunk, *, logprobs: int | None = None) -> list[Chunk]:
     return chunks
 
 
-def read_usage(usage: Any) -> Usage:
+def read_usage(usage: Any, timings: Any = None) -> Usage:
     if type(usage) is not dict:
         return Usage()
-    of_prompt, of_answer = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    of_answer = usage.get("completion_tokens_details")
     return Usage(
         prompt_tokens=tokens_used(usage.get("prompt_tokens")),
         completion_tokens=tokens_used(usage.get("completion_tokens")),
-        cached_tokens=tokens_used(of_prompt.get("cached_tokens")) if type(of_prompt) is dict else 0,
+        cached_tokens=_cached_tokens(usage, timings),
         reasoning_tokens=tokens_used(of_answer.get("reasoning_tokens")) if type(of_answer) is dict else 0,
         cost=_dollars(usage["cost"]) if "cost" in usage else None,
     )
+
+
+def _cached_tokens(usage: dict[str, Any], timings: Any) -> int:
+    """As OpenAI and most others report them; or as DeepSeek, Moonshot or an older llama.cpp do."""
+    of_prompt = usage.get("prompt_tokens_details")
+    if type(of_prompt) is dict and (cached := tokens_used(of_prompt.get("cached_tokens"))):
+        return cached
+    cached = tokens_used(usage.get("prompt_cache_hit_tokens")) or tokens_used(usage.get("cached_tokens"))
+    return cached or (tokens_used(timings.get("cache_n")) if type(timings) is dict else 0)
 
 
 def _dollars(cost: Any) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from aish.frontends.spending_table import (
     total_spending,
 )
 from aish.types.context import ContextView
+from aish.types.events import UsageReported
 from aish.types.messages import user
 from aish.types.usage import SpentRow
 
@@ -36,6 +38,8 @@ async def context(shell: Shell, rest: str) -> None:
     question = "\n\n".join(part for part in (rest, ran) if part)
     request = msgspec.structs.replace(shell.request, input=(user(question),) if question else ())
     _show_view(shell, await shell.view_context(request))
+    if shell.request.session:
+        _show_cached(shell, await shell.engine.recent_prompts(shell.request.session))
     if ran:
         shell.output.note("what you ran since goes along with your next question")
 
@@ -56,6 +60,18 @@ def _show_view(shell: Shell, view: ContextView) -> None:
     left_out = f", {view.left_out} older ones left out" if view.left_out else ""
     turns = "1 earlier turn goes" if view.turns == 1 else f"{view.turns} earlier turns go"
     shell.output.note(f"{turns} along{left_out}")
+
+
+def _show_cached(shell: Shell, prompts: Sequence[UsageReported]) -> None:
+    """Shows of the last requests how much the backend had read before, and why a prompt began anew."""
+    if not any(prompt.usage.cached_tokens for prompt in prompts):
+        return  # the backend does not say, or has no cache
+    shell.output.note("the last requests, and how much of each the backend had cached:")
+    for prompt in prompts:
+        usage = prompt.usage
+        share = 100 * usage.cached_tokens // max(1, usage.prompt_tokens)
+        why = f"; {prompt.prefix_lost}" if prompt.prefix_lost else ""
+        shell.output.note(f"  {usage.prompt_tokens:>7} tokens, {share:>3} % cached{why}")
 
 
 async def compact(shell: Shell, rest: str) -> None:
