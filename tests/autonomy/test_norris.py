@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -97,6 +98,16 @@ async def test_commands_that_the_sandbox_holds_run_and_the_goal_ends_it() -> Non
     assert run.owner == ""
     steps = await bench.engine.runs.steps(run.id)
     assert [(step.tool, step.state) for step in steps] == [("shell__run", StepState.DONE)] * 2
+
+
+async def test_each_step_continues_the_prompt_of_the_one_before() -> None:
+    reading = [TextDelta("CMD: make all"), call("files__read")]
+    bench = Bench(reading, text("read"), text("CMD: make test"), text("GOAL: complete"), tools=tools())
+    await work(bench, Person())
+    sent = bench.scripted.requests
+    assert len(sent) == 4
+    for before, after in itertools.pairwise(sent):
+        assert after.tools == before.tools and after.messages[: len(before.messages)] == before.messages
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,14 @@ async def test_a_bad_plan_goes_back_with_its_errors_and_no_step_of_it_runs(plan:
     assert under.scripted.requests[0].tool_choice.mode == "auto"
 
 
+async def test_a_rewrite_continues_the_prompt_of_the_plan_and_is_no_part_of_the_conversation() -> None:
+    model = PlanningModel(BAD_PLANS["unknown tool"], written(step("a")))
+    await run(bench(model))
+    first, second = (request.messages for request in model.asked)
+    assert first[0] == second[0] and second[1].text.startswith(first[1].text)
+    assert all(request.is_side_call for request in model.asked)
+
+
 async def test_a_plan_that_is_mended_is_run() -> None:
     model = PlanningModel(BAD_PLANS["unknown tool"], written(step("a")))
     events = await run(bench(model))

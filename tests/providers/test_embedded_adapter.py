@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,6 +90,12 @@ async def test_a_call_outside_of_the_conversation_leaves_it_in_its_slot(embedded
     await read_of(embedded, msgspec.structs.replace(ask("A dog ran. " * 40, max_tokens=1), is_side_call=True))
     second = await read_of(embedded, ask(f"{question} And the dog?", max_tokens=1))
     assert second.cached_tokens >= first.prompt_tokens - 10  # what ends the message
+
+
+async def test_more_conversations_than_slots_are_all_answered(embedded: EmbeddedProvider):
+    questions = [f"I am number {number}. What is the capital of France?" for number in range(4)]
+    answers = await asyncio.gather(*(heard(embedded, ask(question)) for question in questions * 2))
+    assert all(text for text, _ in answers)
 
 
 async def test_each_slot_has_the_whole_window(embedded: EmbeddedProvider):

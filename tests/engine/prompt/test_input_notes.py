@@ -107,3 +107,19 @@ async def test_the_smallest_models_are_not_told_of_the_machine():
 class Weak(ScriptedProvider):
     async def describe(self, model: str) -> ModelProfile:
         return ModelProfile(self.name, model, None, parameters=135_000_000)
+
+
+async def test_instructions_that_change_in_a_session_are_told_in_the_newest_message_alone():
+    place = "Directory: /work."
+    places = iter([place, *[f"{place}\nAGENTS.md has changed."] * 2])
+
+    async def find_environment(request: TurnRequest) -> Background:
+        return Background(fixed="[instructions]\nUse tabs.\nDirectory: /work.", place=next(places))
+
+    bench = Bench(*[[TextDelta("fine")]] * 3, settings={"find_background": find_environment})
+    session = ""
+    for text in ("one", "two", "three"):
+        session = (await bench.run(text, session=session, environment=True))[0].session
+    first, second, third = (request.messages for request in bench.scripted.requests)
+    assert second[: len(first)] == first and third[: len(second)] == second
+    assert ["has changed" in message.text for message in third] == [False, False, False, True, False, False]
