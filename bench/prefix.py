@@ -34,6 +34,7 @@ from aish.types.events import TextDelta
 from aish.types.messages import SystemMessage, user
 from aish.types.requests import StepRequest, TurnRequest
 from bench.prefix_parts.llama import llama
+from bench.prefix_parts.prompts import share_of_bytes
 from bench.prefix_parts.proxy import Json, Proxy, Sent, fetch, recording
 
 TURNS, QUICK_TURNS = 30, 12
@@ -165,9 +166,11 @@ def first_token_times(proxy: Proxy, timed: int) -> float:
     and system message the server has read, too."""
     body = proxy.sent[timed].body
     *before, newest = body["messages"]
-    late = [_prompt_ms(proxy, body, [*before, _numbered(newest, number)]) for number in range(_ROUNDS)]
-    fresh = [_prompt_ms(proxy, body, [before[0], _numbered(newest, number)]) for number in range(_ROUNDS)]
-    return min(late) / min(fresh)  # other work on the machine only ever adds
+    late, fresh = [], []
+    for number in range(_ROUNDS):  # in turns and each in its slot, so that other work on the machine slows down both
+        late.append(_prompt_ms(proxy, body, [*before, _numbered(newest, number)], slot=0))
+        fresh.append(_prompt_ms(proxy, body, [before[0], _numbered(newest, number)], slot=1))
+    return min(late[1:]) / min(fresh[1:])
 
 
 def _numbered(message: Json, number: int) -> Json:
@@ -175,8 +178,8 @@ def _numbered(message: Json, number: int) -> Json:
     return {**message, "content": f"{number} {message['content']}"}
 
 
-def _prompt_ms(proxy: Proxy, body: Json, messages: list[Json]) -> float:
-    asked = {**body, "messages": messages, "stream": False, "max_tokens": 1, "temperature": 0.0}
+def _prompt_ms(proxy: Proxy, body: Json, messages: list[Json], *, slot: int) -> float:
+    asked = {**body, "id_slot": slot, "messages": messages, "stream": False, "max_tokens": 1, "temperature": 0.0}
     answer = fetch(f"{proxy.upstream}/v1/chat/completions", json.dumps(asked).encode())
     return float(answer["timings"]["prompt_ms"])
 
@@ -228,6 +231,7 @@ def measure(*, quick: bool, show: bool = False) -> dict[str, float]:
             "requests": len(found),
             "tokens of the last prompt": proxy.sent[-1].cached + proxy.sent[-1].evaluated,
             "evaluated again, %": share(found),
+            "read again by bytes, %": share_of_bytes(each.body for each in proxy.sent),
             "first token late in a session, times": first_token_times(proxy, timed),
         }
     if quick:

@@ -26,6 +26,7 @@ _PEERS = {
 _SLOW_PEERS = {  # that a quick run goes without
     "startup": ("aider", "shell-gpt", "opencode"),
     "gateway": ("litellm",),
+    "prefix": ("aider", "pi"),
     "toolround": ("litellm", "ollama-mcp-bridge"),
 }
 

@@ -18,3 +18,9 @@ def rows(effort: Effort) -> Iterator[Row]:
         if name in figures:
             what, _, unit = name.rpartition(", ")
             yield row(PART, what, _UNITS[unit], figures[name], bar=Bar(most=most))
+    if effort.peers and not effort.quick:
+        from bench.prefix_parts.rivals import measure
+
+        peers, missing = measure()
+        name = "tools and messages read again, by bytes"
+        yield row(PART, name, "%", figures["read again by bytes, %"], peers={**peers}, notes=missing)

@@ -98,6 +98,7 @@ def _is_system(message: Message) -> TypeGuard[SystemMessage]:
 _MAX_CUTS = 12
 _ANY_TOOL, _SOME_TOOL = ToolChoice(), ToolChoice("required")
 _NEARLY_FULL = 0.85  # of the room for a prompt: the rest is for the steps of the next turn
+_KEPT_SHARE = 0.25  # of that room, for the newest turns beside the notes
 _FRAME_BYTES = 32  # more than any template adds to a message
 
 
@@ -153,7 +154,12 @@ class Composer(msgspec.Struct, eq=False):
         if is_roomy and first_turn_of(len(self._past), self._rules.max_turns) == 0:
             return ()
         fixed, now = await self._fixed_size(current), sum(await self._sizes(self._render(current)))
-        kept, _ = await self._fit_turns(fixed, now, budget)
+        kept, size = await self._fit_turns(fixed, now, budget)
+        if len(kept) == len(self._past) or budget is None:
+            return self._past[: len(self._past) - len(kept)]
+        while len(kept) > 1 and size > (budget - fixed) * _KEPT_SHARE:
+            size -= await self._past_size(kept[0])
+            kept = kept[1:]
         return self._past[: len(self._past) - len(kept)]
 
     async def view(self, current: tuple[Message, ...]) -> ContextView:
