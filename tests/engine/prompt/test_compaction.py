@@ -155,6 +155,17 @@ async def test_goal_and_files_are_kept_whatever_the_model_writes():
     assert "Files that were spoken of: src/app/main.py, docs/plan.md" in notes
 
 
+@pytest.mark.parametrize("notes", ["", "User: Read. " * 200])
+async def test_notes_that_cannot_be_used_are_replaced_by_what_the_user_said(notes):
+    provider = Small(notes=notes)
+    bench = bench_of(provider)
+    session, _ = await talk(bench, 4, first=f"q0 {FACT}")
+    await bench.engine.compact(bench.request(session=session))
+    await bench.run("and now", session=session)
+    notes = first_words(provider.conversation[-1])
+    assert f"User: q0 {FACT}\nUser: q1 word" in notes and "Read. User" not in notes
+
+
 async def test_calls_that_were_not_finished_are_kept():
     provider = Small(notes="bla")
     bench = bench_of(provider)

@@ -14,6 +14,7 @@ import msgspec
 
 from aish.engine.model.router import Route, Router
 from aish.engine.model.side_call import SideCalls
+from aish.engine.model.stream_assembly import is_repetitive
 from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.engine.prompt.window import cut_text
@@ -35,6 +36,8 @@ _CHARS_PER_TOKEN = 2
 # More pieces are not worth the wait: their middle is left out.
 _MAX_PIECES = 8
 _MAX_SHARE = 8  # the notes take at most an eighth of the window
+_USER = "User: "
+_EXTRACT_CHARS = 150
 _MAX_GOAL_CHARS = 300
 _MAX_FILES = 40
 _MAX_UNFINISHED = 5
@@ -118,7 +121,8 @@ class Summaries:
         limit = self._token_limit(active)
         text = before.text
         for piece in _pieces([line for turn in turns for line in _lines(turn)], turns_room(route)):
-            text = await self._ask(route, session, _task(text, piece, keep), limit) or text
+            answer = await self._ask(route, session, _task(text, piece, keep), limit)
+            text = answer or "\n".join(filter(None, (text, _extract(piece))))
         if byte_length(text) > limit * BYTES_PER_TOKEN * 3 // 2:
             shorter = f"Make these notes shorter, at most {limit} tokens:\n\n{text}"
             text = await self._ask(route, session, shorter, limit) or text
@@ -148,7 +152,13 @@ class Summaries:
             max_tokens=max_tokens,
             deadline_s=_DEADLINE_S,
         )
-        return answer.text
+        return "" if is_repetitive(answer.text) else answer.text  # a small model may say one thing over and over
+
+
+def _extract(lines: str) -> str:
+    """The beginnings of what the user said, where a model has written no notes that can be used."""
+    said = (line for line in lines.splitlines() if line.startswith(_USER))
+    return "\n".join(line if len(line) <= _EXTRACT_CHARS else f"{line[:_EXTRACT_CHARS]} …" for line in said)
 
 
 def _shorten(text: str, max_tokens: int) -> str:
@@ -191,7 +201,7 @@ def _lines(turn: PastTurn) -> list[str]:
     for message in turn.messages:
         match message:
             case UserMessage():
-                lines.append(f"User: {message.text}")
+                lines.append(f"{_USER}{message.text}")
             case AssistantMessage(text, calls):
                 lines += [f"Assistant: {text}"] if text else []
                 lines += [f"Assistant called {call.name} {call.arguments[:_RESULT_CHARS]}" for call in calls]

@@ -59,6 +59,8 @@ class CacheHints:
 
     def add(self, body: Json, request: StepRequest, dialect: Dialect) -> None:
         """Adds the fields that the backend is known to take and has not refused."""
+        if not (self.slots or self._sends_fields):
+            return
         fields = self._fields(request)
         refused = dialect.unknown_fields.get(request.model, ())
         body.update({name: value for name, value in fields.items() if name not in refused and name not in body})

@@ -25,7 +25,6 @@ from aish.types.chunks import Batch, UsageChunk
 from aish.types.events import Status
 from aish.types.models import ModelProfile
 from aish.types.requests import EmbeddingResult, Inputs, StepRequest
-from aish.types.usage import Usage
 
 # A prompt of fewer tokens has not been cut: no window is so small.
 _LEAST_CUT_TOKENS = 500
@@ -126,8 +125,10 @@ class OpenAIProvider:
     def _find_cut(self, request: StepRequest, last: Batch) -> str:
         """Tells, once for each model, that the backend has cut the prompt: it reports far fewer tokens than the text
         can have. LM Studio and Ollama cut what does not fit, and say nothing."""
-        usage = next((chunk.usage for chunk in last if isinstance(chunk, UsageChunk)), Usage())
-        tokens = usage.prompt_tokens + usage.cached_tokens
+        tokens = 0
+        for chunk in last:
+            if type(chunk) is UsageChunk:
+                tokens = chunk.usage.prompt_tokens + chunk.usage.cached_tokens
         if tokens < _LEAST_CUT_TOKENS or request.model in self._cut_models:
             return ""
         chars = sum(len(message.text) for message in request.messages)
