@@ -17,11 +17,11 @@ from aish.tools.builtin.history import HistoryTools
 from aish.tools.registry import Registry
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.context import ContextRules
-from aish.types.events import Event, Status, TextDelta
+from aish.types.events import Event, Status, TextDelta, UsageReported
 from aish.types.messages import UserMessage, text_of
 from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest
-from aish.types.usage import Category
+from aish.types.usage import Category, KeyBudget
 from support.engines import Bench, bodies, call, results
 
 FACT = "the staging password is kept in vault 17"
@@ -269,6 +269,18 @@ async def test_what_a_compaction_costs_is_booked_as_a_summary():
     session, _ = await talk(bench, 4)
     await bench.engine.compact(bench.request(session=session))
     assert Category.SUMMARIZE in {row.category for row in await bench.store.list_spent(session=session)}
+
+
+async def test_the_key_that_pays_for_a_turn_pays_for_its_notes():
+    provider = Small()
+    bench = bench_of(provider)
+    payer = KeyBudget("key_a", tokens_per_day=1_000_000)
+    events: list[Event] = []
+    for _ in range(20):
+        events += await bench.run("word " * 20, session=events[0].session if events else "", payer=payer)
+    assert provider.asked_for_notes
+    answered = sum(report.usage.total_tokens for report in bodies(events, UsageReported))
+    assert (await bench.engine.ledger.keys.today("key_a")).tokens > answered
 
 
 def test_an_empty_summary_says_nothing():

@@ -264,7 +264,9 @@ class ModelCaller:
         if not turns:
             return []
         try:
-            summary = await self._deps.summaries.fold(self._events.session, before, turns, self.route)
+            summary = await self._deps.summaries.fold(
+                self._events.session, before, turns, self.route, payer=self._request.payer
+            )
         except AishError as exc:
             return [note] if (note := self._deps.summaries.failure(exc)) else []
         self._conversation = msgspec.structs.replace(self._conversation, summary=summary)

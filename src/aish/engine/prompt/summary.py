@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -24,7 +25,7 @@ from aish.types.context import ContextRules
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolCall, ToolMessage, UserMessage
 from aish.types.records import Document
 from aish.types.tools import HISTORY_SEARCH
-from aish.types.usage import Category
+from aish.types.usage import Category, KeyBudget
 
 KIND = "summary"
 _DEADLINE_S = 60.0
@@ -112,20 +113,23 @@ class Summaries:
         *,
         keep: str = "",
         is_searchable: bool = False,
+        payer: KeyBudget | None = None,
     ) -> Summary:
-        """With these turns in it. `keep` is what the user wants the notes to keep. Raises what asking a model raises.
+        """With these turns in it. `keep` is what the user wants the notes to keep. Raises what asking a model raises,
+        and BudgetExceeded.
 
         `is_searchable` as in a Summary; a summary that is stays so."""
         named = self._rules.summary_model
         route = await self._router.resolve(named) if named else active
         limit = self._token_limit(active)
+        ask = partial(self._ask, route, session, limit, payer)
         text = before.text
         for piece in _pieces([line for turn in turns for line in _lines(turn)], turns_room(route)):
-            answer = await self._ask(route, session, _task(text, piece, keep), limit)
+            answer = await ask(_task(text, piece, keep))
             text = answer or "\n".join(filter(None, (text, _extract(piece))))
         if byte_length(text) > limit * BYTES_PER_TOKEN * 3 // 2:
             shorter = f"Make these notes shorter, at most {limit} tokens:\n\n{text}"
-            text = await self._ask(route, session, shorter, limit) or text
+            text = await ask(shorter) or text
         folded = Summary(
             turns[-1].number,
             _shorten(text, limit),
@@ -142,7 +146,7 @@ class Summaries:
         limit = self._rules.summary_tokens
         return min(limit, window // _MAX_SHARE) if window else limit
 
-    async def _ask(self, route: Route, session: str, text: str, max_tokens: int) -> str:
+    async def _ask(self, route: Route, session: str, max_tokens: int, payer: KeyBudget | None, text: str) -> str:
         answer = await self._side_calls.ask(
             route,
             text,
@@ -151,14 +155,15 @@ class Summaries:
             session=session,
             max_tokens=max_tokens,
             deadline_s=_DEADLINE_S,
+            payer=payer,
         )
         return "" if is_repetitive(answer.text) else answer.text  # a small model may say one thing over and over
 
 
 def _extract(lines: str) -> str:
     """The beginnings of what the user said, where a model has written no notes that can be used."""
-    said = (line for line in lines.splitlines() if line.startswith(_USER))
-    return "\n".join(line if len(line) <= _EXTRACT_CHARS else f"{line[:_EXTRACT_CHARS]} …" for line in said)
+    openings = (line for line in lines.splitlines() if line.startswith(_USER))
+    return "\n".join(line if len(line) <= _EXTRACT_CHARS else f"{line[:_EXTRACT_CHARS]} …" for line in openings)
 
 
 def _shorten(text: str, max_tokens: int) -> str:

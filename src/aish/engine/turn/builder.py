@@ -37,6 +37,7 @@ from aish.types.ids import new_id
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.runs import Planning
 from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Effect, ToolSpec
+from aish.types.usage import KeyBudget
 
 if TYPE_CHECKING:
     from aish.engine.tools.on_demand import ToolDemand
@@ -98,7 +99,9 @@ class TurnBuilder:
         tools, model = await prepare(conversation)
         compaction_note = ""
         if conversation.past and (turns := await model.find_overdue_turns()):
-            conversation, compaction_note = await self._compact(session, conversation, turns, selected.route)
+            conversation, compaction_note = await self._compact(
+                session, conversation, turns, selected.route, request.payer
+            )
             tools, model = await prepare(conversation)
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, tools)
@@ -109,13 +112,18 @@ class TurnBuilder:
         return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
 
     async def _compact(
-        self, session: str, conversation: Conversation, turns: Sequence[PastTurn], route: Route
+        self,
+        session: str,
+        conversation: Conversation,
+        turns: Sequence[PastTurn],
+        route: Route,
+        payer: KeyBudget | None,
     ) -> tuple[Conversation, str]:
         """Puts turns into the summary before the window is full, and says so. If that fails, they leave the window
         without."""
         summaries = self._model_deps.summaries
         try:
-            summary = await summaries.fold(session, conversation.summary, turns, route, is_searchable=True)
+            summary = await summaries.fold(session, conversation.summary, turns, route, is_searchable=True, payer=payer)
         except AishError as exc:
             return conversation, summaries.failure(exc)
         return conversation.after(summary), f"the window is nearly full: {count_turns(len(turns))} became notes"

@@ -169,7 +169,13 @@ class TurnRunner:
             turns = past[:-1] if len(past) > 1 else past
             if turns:
                 await self._summaries.fold(
-                    request.session, conversation.summary, turns, selected.route, keep=keep, is_searchable=True
+                    request.session,
+                    conversation.summary,
+                    turns,
+                    selected.route,
+                    keep=keep,
+                    is_searchable=True,
+                    payer=request.payer,
                 )
             return len(turns)
 
