@@ -11,7 +11,8 @@ import pytest
 
 from aish.config.checking import decode_secret
 from aish.config.reference import show_rows
-from aish.config.schema.config import Config, ProviderConfig
+from aish.config.schema.config import Config
+from aish.config.schema.models import ProviderConfig
 from aish.config.schema.values import Secret
 from aish.errors import ConfigError
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aish.config.schema.config import DiscoveryConfig, ServerConfig
+from aish.config.schema.models import DiscoveryConfig, ServerConfig
 from aish.net.http.client import HttpClient
 from aish.ports import Provider
 from aish.providers.discovery import discover

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aish.config.load import LoadedConfig
-from aish.config.schema.config import ProviderConfig, ServerConfig
+from aish.config.schema.models import ProviderConfig, ServerConfig
 from aish.engine.model.lazy_providers import LazyProviders
 from aish.errors import UsageError
 from aish.ports import Provider

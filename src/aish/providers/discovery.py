@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from aish.config.schema.config import DiscoveryConfig, ServerConfig
+from aish.config.schema.models import DiscoveryConfig, ServerConfig
 from aish.errors import AishError
 from aish.ports import Provider
 

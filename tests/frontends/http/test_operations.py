@@ -8,7 +8,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from aish.config.schema.config import Config, PresetConfig, RoutingConfig, StoreConfig
+from aish.config.schema.config import Config, RoutingConfig, StoreConfig
+from aish.config.schema.models import PresetConfig
 from aish.engine.model.selection import Routing
 from aish.errors import ProviderUnavailable, UsageError
 from aish.frontends.http.auth.keys import create_key, revoke_key

@@ -90,7 +90,9 @@ class TurnBuilder:
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
 
         async def prepare(conversation: Conversation) -> tuple[ToolSelection, ModelCaller]:
-            tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=ask is not None)
+            tools = await self._select_shown(
+                request, toolset, selected.route, conversation, interactive=ask is not None
+            )
             system = self._system_parts(request, selected.route, conversation, tools)
             return tools, ModelCaller(
                 self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events

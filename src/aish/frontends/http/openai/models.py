@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.config.schema.config import PresetConfig
+from aish.config.schema.models import PresetConfig
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem
