@@ -18,6 +18,7 @@ from aish.engine.prompt import summary
 from aish.errors import AishError, CheckpointError, SessionNotFound, UsageError
 from aish.ports import Checkpoints, Clock, Store
 from aish.types.checkpoints import (
+    REWIND_KIND,
     Checkpoint,
     Cut,
     FileChanges,
@@ -31,7 +32,6 @@ from aish.types.checkpoints import (
 from aish.types.messages import TextPart, UserMessage
 from aish.types.records import Document, TurnRecord
 
-KIND = "rewind"
 # Checkpoints of more turns than this are deleted before (`tools/checkpoints`).
 _MAX_CHECKPOINTS = 200
 _MAX_REWINDS = 20
@@ -50,21 +50,23 @@ HoldSession = Callable[[str, float], AbstractAsyncContextManager[None]]
 
 
 async def find_rewinds(store: Store, session: str) -> SessionRewinds:
-    document = await store.find(KIND, session) if session else None
+    document = await store.find(REWIND_KIND, session) if session else None
     return msgspec.json.decode(document.body, type=SessionRewinds) if document else SessionRewinds()
 
 
 async def _store_rewinds(store: Store, session: str, rewinds: SessionRewinds) -> None:
-    await store.put(Document(KIND, session, msgspec.json.encode(rewinds)))
+    await store.put(Document(REWIND_KIND, session, msgspec.json.encode(rewinds)))
 
 
 async def _add_checkpoint(store: Store, session: str, added: TurnCheckpoint) -> None:
     """Adds to what is stored, also while another window adds to it."""
     for _ in range(_MAX_TRIES):
-        document = await store.find(KIND, session)
+        document = await store.find(REWIND_KIND, session)
         rewinds = msgspec.json.decode(document.body, type=SessionRewinds) if document else SessionRewinds()
         stored = (*rewinds.checkpoints, added)[-_MAX_CHECKPOINTS:]
-        changed = Document(KIND, session, msgspec.json.encode(msgspec.structs.replace(rewinds, checkpoints=stored)))
+        changed = Document(
+            REWIND_KIND, session, msgspec.json.encode(msgspec.structs.replace(rewinds, checkpoints=stored))
+        )
         is_stored = await store.swap(changed, old=document.body) if document else await store.put_new(changed)
         if is_stored:
             return

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+REWIND_KIND = "rewind"  # of the document of a session
+
 
 class Checkpoint(msgspec.Struct, frozen=True):
     """The files of a workspace at one moment. `root` and `number` find it again on the same machine."""

@@ -15,6 +15,7 @@ from aish.storage.memory import MemoryStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.tools.builtin.history import HistoryTools
 from aish.tools.registry import Registry
+from aish.types.checkpoints import RewindScope
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.context import ContextRules
 from aish.types.events import Event, Status, TextDelta, UsageReported
@@ -144,6 +145,23 @@ async def test_a_search_reads_no_other_session():
     provider.says = [[call("history__search", '{"query": "vault"}')]]
     events = await bench.run("where?", session=session)
     assert text_of(results(events)[0].parts) == "nothing was found"
+
+
+async def test_what_was_rewound_is_neither_in_the_notes_nor_found():
+    provider = Small()
+    bench = bench_of(provider)
+    session, _ = await talk(bench, 1)
+    await bench.run(FACT, session=session)
+    await talk(bench, 14, session=session, first="q1 and then")
+    assert "[earlier summary]" in first_words(provider.conversation[-1])
+    await bench.engine.rewinds.rewind(session, "2", RewindScope.CONVERSATION)
+    await talk(bench, 1, session=session, first="q2 once more")
+    sent = [message.text for message in provider.conversation[-1].messages]
+    assert sent == ["q0 begin", "fine", "q2 once more"]
+    await talk(bench, 20, session=session, first="q3 on")
+    provider.says = [[call("history__search", '{"query": "vault"}')], [call("history__search", '{"turn": 2}')]]
+    found, turn = results(await bench.run("where?", session=session))
+    assert text_of(found.parts) == "nothing was found" and "there is no turn 2" in text_of(turn.parts)
 
 
 async def test_goal_and_files_are_kept_whatever_the_model_writes():

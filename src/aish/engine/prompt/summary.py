@@ -100,10 +100,6 @@ class Summaries:
         document = await self._store.find(KIND, session) if session else None
         return msgspec.json.decode(document.body, type=Summary) if document else Summary()
 
-    async def forget(self, session: str) -> None:
-        """Sends the turns of the session themselves again."""
-        await self._store.delete(KIND, session)
-
     async def fold(
         self,
         session: str,

@@ -8,8 +8,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+import msgspec
+
 from aish.errors import ToolError
 from aish.ports import CallContext, Store
+from aish.types.checkpoints import REWIND_KIND, SessionRewinds
 from aish.types.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from aish.types.records import TurnRecord
 from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
@@ -66,8 +69,11 @@ class HistoryTools:
         words = set(query.casefold().split())
         if not words:
             raise ToolError("there is nothing to search for; give a query or a turn", status=ResultStatus.BAD_ARGUMENTS)
+        rewinds = await self._find_rewinds(session)
         best: list[tuple[int, int, int, str]] = []  # words that were found, turn, message, excerpt
         async for turn in self._turns(session):
+            if rewinds.has_cut(turn.number):
+                continue
             for place, (role, text) in enumerate(_texts(turn.messages)):
                 if count := sum(word in text.casefold() for word in words):
                     found = (count, turn.number, place, f"turn {turn.number}, {role}: {_excerpt(text, words)}")
@@ -79,12 +85,17 @@ class HistoryTools:
 
     async def _read_turn(self, session: str, number: int) -> str:
         turns = await self._store().list_turns(session, before=number + 1, limit=1)
-        if not turns or turns[0].number != number:
+        if not turns or turns[0].number != number or (await self._find_rewinds(session)).has_cut(number):
             raise ToolError(f"there is no turn {number}", status=ResultStatus.BAD_ARGUMENTS)
         text = "\n\n".join(f"{role}: {text}" for role, text in _texts(turns[0].messages))
         if len(text) <= _MAX_TURN_CHARS:
             return text
         return f"{text[:_MAX_TURN_CHARS]}\n[aish] … {len(text) - _MAX_TURN_CHARS} characters left out …"
+
+    async def _find_rewinds(self, session: str) -> SessionRewinds:
+        """Which turns the user has taken back: they are not found."""
+        document = await self._store().find(REWIND_KIND, session)
+        return msgspec.json.decode(document.body, type=SessionRewinds) if document else SessionRewinds()
 
     async def _turns(self, session: str) -> AsyncIterator[TurnRecord]:
         """All turns, the newest first."""
