@@ -8,6 +8,7 @@ read in two ways, is never completed but raises UnreadableJson. Knows no schemas
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -30,10 +31,6 @@ QUOTES = {
     "「": "」", "＂": "＂",
 }  # fmt: skip
 COMMAS = ",;，；"
-_STRINGS = {
-    opening: re.compile(rf"{opening}([^{closing}\\]*(?:\\.[^{closing}\\]*)*)[{closing}]", re.S)
-    for opening, closing in QUOTES.items()
-}
 _TRIPLE = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.S)
 _WORD = re.compile(rf"[^\s:：{COMMAS}{{}}\[\]()\"'`=“”„‘’«»‹›「」＂{INVISIBLE}]+")
 _IDENTIFIER = re.compile(r"[^\W\d][\w$.-]*")
@@ -48,6 +45,13 @@ _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "True":
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED_CONTROL = re.compile(r"(?<!\\)(?:\\\\)*\\[\x00-\x1f]")
+
+
+@cache
+def _string_pattern(opening: str) -> re.Pattern[str]:
+    """A string that this quote opens. Compiled when one is met, since most calls are standard JSON."""
+    closing = QUOTES[opening]
+    return re.compile(rf"{opening}([^{closing}\\]*(?:\\.[^{closing}\\]*)*)[{closing}]", re.S)
 
 
 class UnreadableJson(Exception):
@@ -113,7 +117,7 @@ class Reader:
             return self._object()
         if char in ("[", "("):
             return self._list()
-        return self._string() if char in _STRINGS else self._word()
+        return self._string() if char in QUOTES else self._word()
 
     def repairs(self, before: str = "") -> list[Repair]:
         return [*(Repair(kind, "", before) for kind in self.noted), *self.respelt()]
@@ -179,7 +183,7 @@ class Reader:
             self._note(RepairKind.BRACKET)
             self._open.pop()
             return True
-        elif opener == "{" and (char in _STRINGS or self._on_new_line()):
+        elif opener == "{" and (char in QUOTES or self._on_new_line()):
             self._note(RepairKind.COMMA)
         else:
             raise self._unexpected_error()
@@ -256,7 +260,7 @@ class Reader:
 
     def _key(self) -> str:
         char = self._peek()
-        if char in _STRINGS:
+        if char in QUOTES:
             key = self._string()
         elif found := _IDENTIFIER.match(self.text, self.pos):
             key = found[0]
@@ -288,7 +292,7 @@ class Reader:
         if triple := _TRIPLE.match(self.text, self.pos):
             return self._triple(triple)
         quote = self.text[self.pos]
-        found = _STRINGS[quote].match(self.text, self.pos)
+        found = _string_pattern(quote).match(self.text, self.pos)
         if found is None:
             raise CutOff("a text in it is not closed")
         self.pos = found.end()

@@ -14,7 +14,6 @@ import msgspec
 
 from aish.tool_calls.repair.coerce import SchemaFitter, shorten
 from aish.tool_calls.repair.lenient_json import CutOff, DuplicateKey, Reader, TooDeep, UnreadableJson, read_strictly
-from aish.tool_calls.repair.quote_readings import find_readings
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.tools import Arguments, JsonSchema, Repair, RepairKind, ToolSpec
 
@@ -55,6 +54,8 @@ def repair_arguments(text: str, spec: ToolSpec, *, is_complete: bool = True, rep
 
 def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
     """For a text with unescaped quotes: the reading that fits the schema, if there is exactly one."""
+    from aish.tool_calls.repair.quote_readings import find_readings  # few texts have such quotes
+
     start = text.find("{")
     if start < 0 or _STRUCTURE.search(text[:start]):
         return None
