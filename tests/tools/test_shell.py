@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aish.app.engines import hidden_settings
+from aish.app.engines import hidden_paths, hidden_settings
 from aish.app.safety import CommandContainment, CommandRunner
+from aish.config.schema.config import Config
 from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
@@ -501,6 +502,29 @@ async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
         pytest.skip("this machine has no bubblewrap, or forbids it")
     output = await commands.tools().call("run", {"command": "echo own"}, TenantContext())
     assert output.parts[0].text == "own\n"
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "landlock"])
+@pytest.mark.parametrize("runtime", ["", "run"])
+async def test_a_command_cannot_give_the_users_bash_orders(tmp_path, kind, runtime):
+    """Through the files by which aish talks to it, which the sandbox must hide with the variables in them."""
+    work, home = tmp_path / "work", tmp_path / "user"
+    for folder in (work, home, tmp_path / "run"):
+        folder.mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    if runtime:
+        env["XDG_RUNTIME_DIR"] = str(tmp_path / runtime)
+    commands = CommandRunner(LaunchContext(work, env), SafetyConfig(sandbox=kind), hidden_paths(Config(), env, work))
+    if not await commands.sandbox.probe():
+        pytest.skip(f"this machine has no {kind}, or forbids it")
+    async with asyncio.timeout(DEADLINE_S), commands.live_shell(on_output=len, on_notice=len) as shell:
+        await shell.run_user("export SPECIAL=only-the-user-knows", None)
+        channel = shell._bash.channel.folder
+        before = {file.name: file.read_bytes() for file in channel.iterdir() if file.is_file()}
+        line = f"cd {channel}; cat exports; echo x | tee line rc restore; echo 'state own' > ctl; cd {work} && touch in"
+        output = await commands.tools().call("run", {"command": line}, Context())
+        assert (work / "in").exists() and "only-the-user-knows" not in output.parts[0].text
+        assert before.items() <= {file.name: file.read_bytes() for file in channel.iterdir() if file.is_file()}.items()
 
 
 class Live:

@@ -167,7 +167,7 @@ def hidden_paths(config: Config, env: Mapping[str, str], workspace: Path) -> tup
 
 
 def _private_data(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
-    folders = paths.data_dir(env), paths.cache_dir(env)
+    folders = paths.data_dir(env), paths.cache_dir(env), paths.runtime_dir(env)
     store = config.store.path
     files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
     return (*folders, *map(Path, files))

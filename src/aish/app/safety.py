@@ -159,6 +159,7 @@ class CommandRunner:
             model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
             hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
             wants_ps1=wants_ps1,
+            private=paths.runtime_dir(self._environment.env),
         )
         async with LiveBash.open(spec, on_output=on_output, on_notice=on_notice) as shell:
             self._live = shell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def data_dir(env: Mapping[str, str]) -> Path:
 
 def cache_dir(env: Mapping[str, str]) -> Path:
     return _base("XDG_CACHE_HOME", ".cache", env)
+
+
+def runtime_dir(env: Mapping[str, str]) -> Path:
+    """For what lasts no longer than a process. Unlike a folder of temporary files, sandboxes can hide it."""
+    base = Path(env.get("XDG_RUNTIME_DIR", ""))
+    return base / "aish" if base.is_absolute() and os.access(base, os.W_OK) else data_dir(env) / "run"
 
 
 def user_file(env: Mapping[str, str]) -> Path:

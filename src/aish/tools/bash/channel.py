@@ -88,12 +88,16 @@ class Channel:
         rc_file: str | None,
         exports: bytes = b"",
         wants_ps1: bool = False,
+        private: Path | None = None,
     ) -> None:
+        """`private` is a folder that the sandbox hides: what can write to the channel can give bash orders."""
         self.first_nonce = new_nonce()
         self._is_plain_sh = is_plain_sh
         self._wants_ps1 = wants_ps1
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
-            self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=memory_folder()))  # mode 0700
+            if private is not None:
+                private.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=private or memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in ("ctl", "status"):
                 os.mkfifo(self.folder / name, 0o600)

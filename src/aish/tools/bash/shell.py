@@ -70,6 +70,7 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     ready_s: float = 20.0  # a slower rc file is given up, unless the user types into it
     close_wait_s: float = 0.5
     wants_ps1: bool = False  # expand the user's PS1 before each line
+    private: Path | None = None  # the folder for the channel to bash; the sandbox must hide it
 
 
 class LiveBash:
@@ -319,6 +320,7 @@ class LiveBash:
             rc_file=self._spec.rc_file if with_rc else None,
             exports=self._exports,
             wants_ps1=self._spec.wants_ps1,
+            private=self._spec.private,
         )
         running: Pty | None = None
 
