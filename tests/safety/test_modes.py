@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from aish.safety.commands import ShellContext
@@ -9,6 +11,8 @@ from aish.safety.commands.verdict import Read
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.modes import ORDER, strictest
 from aish.safety.policy.rules import Rule
+from aish.safety.policy.secret_names import SecretNames
+from aish.tools.real_paths import RealPaths
 from aish.types.decisions import PROVED_RULE, Answer, Choice, Danger, EffectRequest, Mode, Verdict
 from aish.types.tools import Effect, ToolSpec
 from support.containment import FakeSandbox
@@ -81,6 +85,25 @@ EXPECTED = {
 async def test_a_mode_lets_run_what_it_is_for_and_asks_about_the_rest(mode: Mode, name: str) -> None:
     tool, arguments = CALLS[name]
     assert await outcome(make_gate(), mode, tool, **arguments) == EXPECTED[mode].get(name, "asked")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git", ".git/commondir", ".git/config.worktree", ".git/modules/x/hooks/post-checkout", "sub/.git", ".GIT/Config",
+        ".vscode/tasks.json", ".claude/settings.json", ".bashrc", ".venv/bin/activate",
+        ".venv/lib/python3.12/site-packages/x.pth", "node_modules/.bin/eslint", "link/commondir", "file",
+    ],
+)  # fmt: skip
+async def test_edits_of_what_programs_run_by_themselves_are_asked_about(path: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git/config").touch()
+    (tmp_path / "link").symlink_to(".git")
+    (tmp_path / "file").symlink_to(".git/config")
+    shell = ShellContext(cwd=str(tmp_path), home="/home/u", roots=(str(tmp_path),))
+    gate = PolicyGate(shell=shell, real_paths=RealPaths(tmp_path, SecretNames(shell)))
+    assert await outcome(gate, Mode.EDITS, EDIT, edits=[{"path": path}]) == "asked"
+    assert await outcome(gate, Mode.EDITS, EDIT, edits=[{"path": "src/a.py"}]) == "runs"
 
 
 @pytest.mark.parametrize("name", ["command", "new file"])

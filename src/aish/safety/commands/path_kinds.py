@@ -55,7 +55,8 @@ def kind_of_path(path: str, scope: Scope) -> PathKind:
     special = _home_kind(path, scope)
     if special is not None:
         return special
-    if any(fnmatchcase(path, glob) for glob in table.anywhere):
+    low = path.lower()  # some file systems take names in any case
+    if any(fnmatchcase(low, glob) for glob in table.anywhere):
         return PathKind.STARTUP
     if any(is_under(path, root) for root in table.scratch):
         return PathKind.SCRATCH

@@ -119,15 +119,16 @@ def _find_secret(case: JudgedCall, named: NamedFiles) -> str:
 
 
 def _find_delicate(case: JudgedCall, paths: Paths) -> str:
-    """Returns a path of keys or start-up files, which need a rule that names them, as for commands."""
+    """Returns a path of keys or start-up files, which need a rule that names them, as for commands. A
+    link counts as what it leads to."""
     if case.tool.effect is Effect.READ or not paths:
         return ""
     from aish.safety.commands.path_kinds import PathKind, kind_of_path
     from aish.safety.commands.scope import Scope
 
     scope = Scope(case.shell)
-    known = (path for path in paths if path is not None)
-    kinds = ((path, kind_of_path(str(case.root / path), scope)) for path in known)
+    known = ((path, place) for path in paths if path is not None for place in case.places_of(str(case.root / path)))
+    kinds = ((path, kind_of_path(place, scope)) for path, place in known)
     return next((path for path, kind in kinds if kind in (PathKind.KEYS, PathKind.STARTUP)), "")
 
 
