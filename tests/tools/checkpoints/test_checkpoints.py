@@ -57,6 +57,38 @@ def snapshot(folder: Path) -> dict[str, tuple[int, bytes | None]]:
     return found
 
 
+def test_a_mode_is_never_changed_through_a_link_that_takes_the_place_of_a_file(root, monkeypatch):
+    outside, file = root.parent / "outside", root / "f"
+    outside.touch(0o600)
+    file.touch(0o666)
+    file.chmod(0o666)
+    points = make(root)
+    then = run(points.take())
+    file.chmod(0o600)
+    real = os.lstat
+
+    def swap(name, **where):
+        status = real(name, **where)
+        if name == b"f" and not file.is_symlink():
+            file.unlink()
+            file.symlink_to(outside)
+        return status
+
+    monkeypatch.setattr("aish.tools.checkpoints.restore.os.lstat", swap)
+    done = run(points.restore(then))
+    assert stat.S_IMODE(real(outside).st_mode) == 0o600 and [path for path, _ in done.changes.left] == ["f"]
+
+
+def test_a_file_that_comes_back_lends_nobody_the_rights_of_its_new_owner(root):
+    (root / "tool").touch()
+    (root / "tool").chmod(0o6755)
+    points = make(root)
+    then = run(points.take())
+    (root / "tool").unlink()
+    run(points.restore(then))
+    assert stat.S_IMODE((root / "tool").stat().st_mode) == 0o755
+
+
 def test_files_come_back_as_they_were_after_changes_removals_and_new_files(root):
     (root / "src").mkdir()
     (root / "src/a.py").write_text("a = 1\n")

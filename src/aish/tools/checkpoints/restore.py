@@ -25,6 +25,9 @@ from aish.types.checkpoints import FileChanges
 
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+_O_PATH = getattr(os, "O_PATH", 0)  # opens what may not be read, too
+_NO_LINK = _O_PATH | os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_LENDS_RIGHTS = stat.S_ISUID | stat.S_ISGID
 _NO_FD = -1
 _WAS_SKIPPED = "it was too large or not readable then, and is not stored"
 _WAS_IGNORED = "it was ignored then, and is not stored"
@@ -147,9 +150,9 @@ class _TreeChange:
 
     def _change_mode(self, fd: int, place: bytes, name: bytes, mode: int) -> None:
         if self._known is not None:
-            if stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode):
-                raise OSError(errno.ESTALE, _HAS_CHANGED)
-            os.chmod(name, stat.S_IMODE(mode), dir_fd=fd)
+            if not is_folder_mode(mode):
+                self._check_unchanged(fd, place, name)
+            _set_mode(fd, name, mode)
         self._replaced.append(_to_text(place))
 
     def _check_unchanged(self, fd: int, place: bytes, name: bytes) -> None:
@@ -191,7 +194,23 @@ def _stage(fd: int, name: bytes, mode: int, content: bytes) -> None:
     with open(os.open(name, _NEW_FILE, 0o600, dir_fd=fd), "wb") as file:  # noqa: PTH123  # a descriptor has no path
         file.write(content)
         file.flush()
-        os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        os.fchmod(file.fileno(), _permissions(mode))
+
+
+def _permissions(mode: int) -> int:
+    """Of a file without the bits that lend its owner's rights: its owner may be another one now."""
+    return stat.S_IMODE(mode) & ~_LENDS_RIGHTS if stat.S_ISREG(mode) else stat.S_IMODE(mode)
+
+
+def _set_mode(fd: int, name: bytes, mode: int) -> None:
+    """Never through a link, even if one takes the file's place at this moment."""
+    found = os.open(name, _NO_LINK, dir_fd=fd)
+    try:
+        if stat.S_IFMT(os.fstat(found).st_mode) != stat.S_IFMT(mode):
+            raise OSError(errno.ESTALE, _HAS_CHANGED)
+        os.chmod(f"/proc/self/fd/{found}" if _O_PATH else found, _permissions(mode))
+    finally:
+        os.close(found)
 
 
 def _exists(fd: int, name: bytes) -> bool:
