@@ -38,6 +38,7 @@ class SkillFile(msgspec.Struct, frozen=True):
     description: str = ""
     allowed_tools: str = ""
     body: str = ""
+    real_folder: Path = Path()  # without links, when the file was read
 
     @property
     def folder(self) -> Path:
@@ -98,7 +99,8 @@ def parse_skill(file: InstructionFile) -> SkillFile:
         return SkillFile(file, file.path.parent.name)
     head, body = _split_head(file.content.decode("utf-8-sig", "replace"))
     name = head.get("name", "") or file.path.parent.name
-    skill = SkillFile(file, name, head.get("description", ""), head.get("allowed-tools", ""), body)
+    folder = paths.real(file.path.parent)
+    skill = SkillFile(file, name, head.get("description", ""), head.get("allowed-tools", ""), body, folder)
     if _NAME.fullmatch(name) is None or len(name) > _MAX_NAME_CHARS:
         return _with_problem(skill, f"needs a name of at most {_MAX_NAME_CHARS} small letters, digits and single '-'")
     if not skill.description:

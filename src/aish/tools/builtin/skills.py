@@ -90,6 +90,8 @@ class SkillTools:
 
         workspace = Workspace(skill.folder)
         try:
+            if workspace.root != skill.real_folder:  # a link has taken its place: it may lead anywhere
+                raise ToolError(f"the folder of {skill.name} is another one now", status=ResultStatus.NOT_ALLOWED)
             if not file:
                 return f"{_shorten(skill.body)}\n\n{self._describe_folder(skill, workspace)}"
             if self._is_secret(str(skill.folder / file)):
