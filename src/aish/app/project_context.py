@@ -31,6 +31,7 @@ _TOOLCHAINS = {
 _MAX_RELEASE_BYTES = 16 * 1024
 _MAX_HEAD_BYTES = 1024
 _MAX_PATH_CHARS = 500
+_MAX_BRANCH_CHARS = 100
 # About 8 000 tokens for all files together: a quarter of a common window.
 _MAX_INSTRUCTION_CHARS = 32_000
 _ENVIRONMENT = "[environment]"
@@ -64,13 +65,13 @@ class ProjectContext:
 
     def place(self, cwd: Path) -> str:
         """Where the user is now, and which instructions have changed since they were read."""
-        changed = [visible(str(file.path)) for file in self.instruction_files if _has_changed(file)]
+        changed = [_on_one_line(str(file.path)) for file in self.instruction_files if _has_changed(file)]
         return "\n".join((describe_place(cwd), *(f"{name} has changed; `:reload` reads it again." for name in changed)))
 
     def _environment(self) -> str:
         env, root = self._launch.env, self._launch.cwd
         return "\n".join(
-            f"{name}: {visible(value)}"
+            f"{name}: {_on_one_line(value)}"
             for name, value in (
                 ("System", describe_system()),
                 ("Package manager", _find_package_manager(env)),
@@ -90,7 +91,7 @@ class ProjectContext:
             if text:
                 cut = text[:left]
                 mark = f"\n[aish] … {len(text) - len(cut)} characters left out …" if len(cut) < len(text) else ""
-                blocks.append(f"# {visible(str(file.path))}\n{cut}{mark}")
+                blocks.append(f"# {_on_one_line(str(file.path))}\n{cut}{mark}")
                 left -= len(cut)
         return "\n\n".join((_INSTRUCTIONS, *blocks)) if blocks else ""
 
@@ -124,7 +125,7 @@ def find_toolchains(root: Path) -> list[str]:
 def describe_place(cwd: Path) -> str:
     """The directory, the branch and the day, on one line."""
     branch = find_git_branch(cwd)
-    where = visible(str(cwd))[:_MAX_PATH_CHARS]
+    where = _on_one_line(str(cwd))[:_MAX_PATH_CHARS]
     return (
         f"Directory: {where}. " + (f"Git branch: {branch}. " if branch else "") + f"Day: {time.strftime('%Y-%m-%d')}."
     )
@@ -137,7 +138,8 @@ def find_git_branch(folder: Path) -> str:
         if git.is_file():  # of a worktree or a submodule: names the folder
             git = parent / _first_line(git).removeprefix("gitdir: ")
         if head := _first_line(git / "HEAD"):
-            return visible(head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:7])
+            branch = head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:7]
+            return _on_one_line(branch)[:_MAX_BRANCH_CHARS]
     return ""
 
 
@@ -157,6 +159,11 @@ def _has_changed(file: InstructionFile) -> bool:
         return file.path.stat().st_size != len(file.content) or file.path.read_bytes() != file.content
     except OSError:
         return True
+
+
+def _on_one_line(text: str) -> str:
+    """A name with a line break could begin a section of its own."""
+    return visible(text).replace("\n", "\u240a")
 
 
 def _plain(content: bytes) -> str:

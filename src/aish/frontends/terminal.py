@@ -16,6 +16,8 @@ _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not i
 _CONTROLS |= {0x7F: "\u2421"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 # Bidirectional overrides make text look different from what it is.
 _CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+# Terminals show nothing for these, but models read them: tags, and selectors of variants beyond those of emoji.
+_CONTROLS |= dict.fromkeys((*range(0x2060, 0x2065), *range(0xE0000, 0xE01F0)), "\ufffd")
 # Lone surrogates cannot be written at all.
 _CONTROLS |= dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 # A carriage return before a newline is a line end of another system.
