@@ -90,7 +90,7 @@ async def test_a_mode_lets_run_what_it_is_for_and_asks_about_the_rest(mode: Mode
 @pytest.mark.parametrize(
     "path",
     [
-        ".git", ".git/commondir", ".git/config.worktree", ".git/modules/x/hooks/post-checkout", "sub/.git", ".GIT/Config",
+        ".git", ".git/commondir", ".git/config.worktree", ".git/modules/x/hooks/y", "sub/.git", ".GIT/Config",
         ".vscode/tasks.json", ".claude/settings.json", ".bashrc", ".venv/bin/activate",
         ".venv/lib/python3.12/site-packages/x.pth", "node_modules/.bin/eslint", "link/commondir", "file",
     ],

@@ -208,7 +208,7 @@ def _set_mode(fd: int, name: bytes, mode: int) -> None:
     try:
         if stat.S_IFMT(os.fstat(found).st_mode) != stat.S_IFMT(mode):
             raise OSError(errno.ESTALE, _HAS_CHANGED)
-        os.chmod(f"/proc/self/fd/{found}" if _O_PATH else found, _permissions(mode))
+        os.chmod(f"/proc/self/fd/{found}" if _O_PATH else found, _permissions(mode))  # noqa: PTH101 -- a descriptor
     finally:
         os.close(found)
 
