@@ -745,3 +745,20 @@ async def test_a_line_that_finds_no_room_is_refused_and_the_next_runs(
 
 def refuse(*given: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+async def test_folders_of_killed_shells_are_removed_and_those_of_others_stay(tmp_path):
+    private = tmp_path / "run"
+    left = private / "aish-left"
+    left.mkdir(parents=True)
+    os.mkfifo(left / "ctl")
+    spec = LiveBashSpec(cwd=tmp_path, close_wait_s=0.2, private=private)
+    async with asyncio.timeout(30), LiveBash.open(spec) as first:
+        await first.run_user("true", None)
+        for folder in private.iterdir():
+            os.utime(folder, (0, 0))
+        async with LiveBash.open(spec) as second:
+            await second.run_user("true", None)
+            assert not left.exists() and len(list(private.iterdir())) == 2
+            assert (await first.run_user("echo on", None)).output == "on\n"
+    assert list(private.iterdir()) == []

@@ -16,13 +16,15 @@ Pipes are open for reading and writing, so that neither side waits for the other
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
@@ -35,6 +37,7 @@ from aish.types.live_shell import HistorySettings
 # A line of aish's `own` is in no history and leaves `$?` as it was.
 Mode = Literal["user", "own"]
 _STATUS_FIELDS = 13
+_NEW_S = 60.0
 
 _HOME = Path(__file__).parent
 _EXPORTS_END = b"# end\n"
@@ -76,6 +79,19 @@ def _translate_errors(failure: str) -> Iterator[None]:
         raise ProcessError(f"{failure}: {exc.strerror}", hint=hint) from exc
 
 
+def _remove_leftovers(private: Path) -> None:
+    """Removes the folders of bashes whose aish was killed: they hold variables. Nothing reads from their pipes."""
+    for folder in private.glob("aish-*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime < _NEW_S:  # it may not have its pipes yet
+                continue
+            try:
+                os.close(os.open(folder / "ctl", os.O_WRONLY | os.O_NONBLOCK))
+            except OSError as exc:
+                if exc.errno in (errno.ENXIO, errno.ENOENT):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
 def new_nonce() -> str:
     return secrets.token_hex(8)
 
@@ -97,6 +113,7 @@ class Channel:
         with ExitStack() as stack, _translate_errors("what a shell is talked to through cannot be made"):
             if private is not None:
                 private.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _remove_leftovers(private)
             self.folder = Path(tempfile.mkdtemp(prefix="aish-", dir=private or memory_folder()))  # mode 0700
             stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for name in ("ctl", "status"):
