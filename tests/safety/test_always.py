@@ -173,6 +173,24 @@ async def test_no_rule_is_offered_where_it_would_not_be_listened_to(line):
     assert gate().judge(SHELL, {"command": line}).always is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -Bc 'import os'", "python3 -uc id", "bash -xc id", "bash -c'id'", "perl -ne print f", "perl -E'x'",
+        "ruby -rx f", "node --eval=1", "node --require=./x y", "bash --rcfile=x", "poetry run bash -c id",
+        "uv run python -c id", "uv run --with x y", "deno run https://x/y", "deno run npm:x", "go run x/y@latest",
+        "python -m pip install x",
+    ],
+)  # fmt: skip
+def test_no_rule_is_offered_for_code_in_the_line_or_on_another_machine(line):
+    assert gate().judge(SHELL, {"command": line}).always is None
+
+
+@pytest.mark.parametrize("line", ["python -m unittest -v", "node --test", "uv run pytest", "go run ."])
+def test_a_rule_is_offered_for_what_the_project_says(line):
+    assert gate().judge(SHELL, {"command": line}).always is not None
+
+
 async def test_a_rule_of_the_configuration_covers_what_is_destructive_only_by_naming_it():
     made = gate(Rule(ALLOW, commands=("git stash",)), Rule(ALLOW, commands=("rm -rf build",)))
     assert judged(made, "git stash list") is ALLOW

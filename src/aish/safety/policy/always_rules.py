@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
+from itertools import takewhile
 
 import msgspec
 
@@ -30,6 +31,8 @@ from aish.types.tools import ToolSpec
 # Tools that are part of aish and change only with aish.
 _OWN_SOURCES = frozenset({"ide", "runtime", "shell"})
 _NAME = "always "
+_REMOTE = ("npm:", "jsr:", "--with")
+_CODE_LETTERS = frozenset("ceEprRnlM")  # of short options: code, or a file that is loaded first
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -39,6 +42,8 @@ class _Table(msgspec.Struct, frozen=True):
     exact: tuple[tuple[str, ...], ...]
     interpreters: frozenset[str]
     code_options: frozenset[str]
+    runners: tuple[tuple[str, ...], ...]
+    outgoing: tuple[tuple[str, ...], ...]
 
 
 def make_tool_rule(tool: ToolSpec) -> Rule:
@@ -96,10 +101,23 @@ def _can_be_named(words: tuple[str, ...], is_inside: Callable[[str], bool]) -> b
     begins = "/" in words[0] or any(words[: len(begin)] == begin for begin in table.exact)
     if not begins or ("/" in words[0] and not is_inside(words[0])):
         return False
-    if words[0] in table.interpreters and (len(words) < 2 or any(word in table.code_options for word in words[1:])):
+    run = words[2:] if words[:2] in table.runners else words
+    if run and run[0] in table.interpreters and _holds_code(run, table):
+        return False
+    if any("://" in word or "@" in word or word.startswith(_REMOTE) for word in words[1:]):
+        return False  # code of another machine, which may be other code the next time
+    if any(words[0] == begin[0] and set(begin[1:]) <= set(words) for begin in table.outgoing):
         return False
     places = (word.rpartition("=")[2] for word in words[1:])
     return all(is_inside(place) for place in places if place.startswith(("/", "~")) or ".." in place.split("/"))
+
+
+def _holds_code(words: tuple[str, ...], table: _Table) -> bool:
+    """Whether an interpreter gets its code in the line, or from a person. Short options may stand together: `-Bc`."""
+    if len(words) < 2 or any(word.partition("=")[0] in table.code_options for word in words[1:]):
+        return True
+    options = takewhile(lambda word: word[0] in "-+", filter(None, words[1:]))
+    return any(word[1:2] != "-" and not _CODE_LETTERS.isdisjoint(word) for word in options)
 
 
 def _command_rule(text: str, *, example: str = "", folder: str = "") -> Rule:
@@ -212,6 +230,8 @@ def _load_table() -> _Table:
         _split_lines(exact["begins"]),
         frozenset(exact["interpreters"].split()),
         frozenset(exact["code_options"].split()),
+        _split_lines(exact["runners"]),
+        _split_lines(raw["outgoing"]["begins"]),
     )
 
 
