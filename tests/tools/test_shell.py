@@ -504,6 +504,18 @@ async def test_a_command_of_a_tenant_never_runs_in_the_live_shell(tmp_path):
     assert output.parts[0].text == "own\n"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what belongs to a command")
+@pytest.mark.parametrize("kind", ["off", "landlock"])
+async def test_what_leaves_the_session_of_a_command_ends_with_it(tmp_path, kind):
+    fence = make_sandbox(kind, tmp_path, network=False)
+    if kind != "off" and not await fence.probe():
+        pytest.skip(f"this machine has no {kind}, or forbids it")
+    line = "setsid -f sh -c 'echo $$ > pid; exec sleep 60'; until [ -s pid ]; do sleep 0.01; done"
+    await tools(tmp_path, fence).call("run", {"command": line}, Context())
+    pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: not is_running(pid))
+
+
 @pytest.mark.parametrize("kind", ["bwrap", "landlock"])
 @pytest.mark.parametrize("runtime", ["", "run"])
 async def test_a_command_cannot_give_the_users_bash_orders(tmp_path, kind, runtime):

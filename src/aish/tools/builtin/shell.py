@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -204,6 +205,7 @@ class ShellTools:
             await sandbox.wrap(argv, cwd) if sandbox else argv,
             confinement=sandbox.confinement if sandbox else None,
             name="shell__run",
+            mark=f"AISH_LINE={secrets.token_hex(16)}",  # also finds what leaves its session
             env=proved if context.is_proved else self._env,
             cwd=cwd,
             close_wait_s=0.2,
