@@ -478,7 +478,7 @@ async def test_meta_commands_answer_and_unknown_ones_suggest(home):
     [
         (':plan save "half', "no closing quotation"),
         (':mcp connect x "half', "no closing quotation"),
-        (f":tree {'x' * 300}", "is no folder"),
+        (f":tree {'x' * 300}", "is not a folder"),
         (":tree ~", "entries go along"),
         (":memory import ~nobody-here/x", "there is no such home directory"),
         (":memory inject maybe", "it takes on or off"),

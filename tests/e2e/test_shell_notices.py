@@ -17,8 +17,8 @@ __all__ = ["home"]
 
 ON, OFF = b"\x1b[?1004h", b"\x1b[?1004l"
 AWAY, BACK = "\x1b[O", "\x1b[I"
-ANSWERED = b"\a\x1b]9;aish: the answer is there in work\a"
-ASKED = b"\a\x1b]9;aish: a question waits in work\a"
+ANSWERED = b"\a\x1b]9;aish: the answer is ready in work\a"
+ASKED = b"\a\x1b]9;aish: a question waits for you in work\a"
 WAITS = "until [ -e go ]; do sleep 0.02; done"
 
 
@@ -183,7 +183,7 @@ async def test_the_name_of_a_folder_cannot_control_the_terminal(home):
         await term.sees("went on")
         await eventually(lambda: b"\x1b]9;" in term.raw)
         told = term.raw[term.raw.index(b"\x1b]9;") + 4 :].partition(b"\a")[0].decode()
-        assert told.startswith("aish: the answer is there in a\u241b]0,x\u2407b,cddd") and len(told) < 140
+        assert told.startswith("aish: the answer is ready in a\u241b]0,x\u2407b,cddd") and len(told) < 140
 
 
 @pytest.mark.parametrize(("env", "kind"), [({"TERM": "foot"}, "777"), ({"VTE_VERSION": "7600"}, "777"), ({}, "9")])
@@ -194,4 +194,4 @@ def test_each_terminal_gets_the_notification_that_it_knows(env, kind):
 async def test_in_tmux_the_notification_goes_through_to_the_terminal(home):
     async with working(home, keys=AWAY, TMUX="/tmp/tmux,1,0") as term:
         await let_go(home, term)
-        assert b"\a\x1bPtmux;\x1b\x1b]9;aish: the answer is there in work\a\x1b\\" in term.raw
+        assert b"\a\x1bPtmux;\x1b\x1b]9;aish: the answer is ready in work\a\x1b\\" in term.raw

@@ -109,7 +109,7 @@ def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
 def _find_workspace(folder: str) -> Path:
     path = Path(folder).expanduser().absolute()
     if not path.is_dir():
-        raise UsageError(f"the workspace {folder} is no folder", hint="name one that exists")
+        raise UsageError(f"the workspace {folder} is not a folder", hint="name one that exists")
     return path
 
 

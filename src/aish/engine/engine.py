@@ -22,10 +22,10 @@ from aish.types.requests import TurnLimits, TurnRequest
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
+    from aish.engine.prompt.compaction import Summaries
     from aish.engine.prompt.conversation import Conversations
-    from aish.engine.prompt.summary import Summaries
     from aish.engine.rewind import Rewinds, TurnCheckpoints
-    from aish.engine.tools.on_demand import ToolDemand
+    from aish.engine.tools.tool_search import ToolLimiter
     from aish.engine.turn.builder import TurnBuilder
     from aish.engine.turn.recorder import Recorder
     from aish.engine.turn.runner import TurnRunner
@@ -220,7 +220,7 @@ class Engine:
 
     @cached_property
     def _summaries(self) -> Summaries:
-        from aish.engine.prompt.summary import Summaries
+        from aish.engine.prompt.compaction import Summaries
 
         return Summaries(self.store, self.router, self.side_calls, self._rules)
 
@@ -238,8 +238,8 @@ class Engine:
 
     @cached_property
     def _builder(self) -> TurnBuilder:
-        from aish.engine.model.call import ModelCallDeps, TokenCounters
-        from aish.engine.prompt.sent_prompts import SentPrompts
+        from aish.engine.model.model_caller import ModelCallDeps, TokenCounters
+        from aish.engine.prompt.prefix_breaks import SentPrompts
         from aish.engine.turn.builder import TurnBuilder
 
         return TurnBuilder(
@@ -252,15 +252,15 @@ class Engine:
             side_calls=self.side_calls,
             redact=self._redactor.text,
             system=self._system,
-            make_demand=self._make_demand,
+            make_limiter=self._make_limiter,
             find_background=self._find_background,
             checkpoints=self.turn_checkpoints,
         )
 
-    def _make_demand(self) -> ToolDemand:
-        from aish.engine.tools.on_demand import ToolDemand, ToolUses  # few have so many tools
+    def _make_limiter(self) -> ToolLimiter:
+        from aish.engine.tools.tool_search import ToolLimiter, ToolUses  # few have so many tools
 
-        return ToolDemand(ToolUses(self.store, self.clock), self._rules.max_tools_share)
+        return ToolLimiter(ToolUses(self.store, self.clock), self._rules.max_tools_share)
 
     @cached_property
     def _recorder(self) -> Recorder:

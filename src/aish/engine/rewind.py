@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from aish.engine.prompt import summary
+from aish.engine.prompt import compaction
 from aish.errors import AishError, CheckpointError, SessionNotFound, UsageError
 from aish.ports import Checkpoints, Clock, Store
 from aish.types.checkpoints import (
@@ -70,7 +70,7 @@ async def _add_checkpoint(store: Store, session: str, added: TurnCheckpoint) -> 
         is_stored = await store.swap(changed, old=document.body) if document else await store.put_new(changed)
         if is_stored:
             return
-    raise CheckpointError("other windows change this session's checkpoints all the time")
+    raise CheckpointError("other windows keep changing this session's checkpoints; try again")
 
 
 class TurnCheckpoints:
@@ -185,7 +185,7 @@ class Rewinds:
 
     async def _cut(self, session: str, rewinds: SessionRewinds, cuts: tuple[Cut, ...]) -> int:
         """Returns how many more turns are cut now. The summary goes, too, because it may tell of turns that are cut."""
-        await self._store.delete(summary.KIND, session)
+        await self._store.delete(compaction.KIND, session)
         await _store_rewinds(self._store, session, msgspec.structs.replace(rewinds, cuts=cuts))
         return _count_turns(cuts) - _count_turns(rewinds.cuts)
 

@@ -124,7 +124,7 @@ class Choice(StrEnum):
     LATER = "later"  # not in this turn: it ends, and the answer begins another
 
 
-# The answers that let the call run as it is.
+# Answers that let this very call run as it is. ALWAYS is not among them: it needs a rule that was shown.
 YES_CHOICES = frozenset({Choice.YES, Choice.STEP, Choice.TURN, Choice.SESSION})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aish.engine.prompt.summary import Summary
+from aish.engine.prompt.compaction import Summary
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.storage.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 Each process stores its own share, spent and reserved, in a document of its own, so no process overwrites another's. A
 reservation is written before the shares of the others are read. So of two processes that reserve the rest of a budget
-at the same time, at least one sees the other. Nothing is spent that was not free; both may be refused.
+at the same time, at least one sees the other. The budget is never overdrawn, but both may be refused.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from aish.engine.model.router import Route
+from aish.engine.prompt.compaction import Summaries, Summary
 from aish.engine.prompt.history_cache import HistoryCache, PastTurn
-from aish.engine.prompt.summary import Summaries, Summary
 from aish.engine.prompt.window import budget_for
 from aish.engine.rewind import find_rewinds
 from aish.engine.turn.recovery import close_interrupted_turn

@@ -13,7 +13,7 @@ from aish.types.messages import ToolCall
 from aish.types.tools import ToolSpec, wire_name
 
 if TYPE_CHECKING:
-    from aish.engine.tools.on_demand import OnDemand
+    from aish.engine.tools.tool_search import ToolSearch
 
 # More tools than this are shown to a model only as far as its window allows; fewer are not worth a search.
 MANY_TOOLS = 24
@@ -30,13 +30,13 @@ def combine_tools(
 
 class ToolSelection(msgspec.Struct, eq=False, dict=True):
     """`_list_known` lists every tool there is. `_offered` are the tools of ours that this request may use; `_clients`
-    are the client's own. `specs` are those that the model is shown: all, or a few and a search (`on_demand`)."""
+    are the client's own. `specs` are those that the model is shown: all, or a few and a search (`search`)."""
 
     _list_known: Callable[[], Iterable[ToolSpec]]
     _offered: dict[str, ToolSpec] = {}
     _clients: dict[str, ToolSpec] = {}
     specs: tuple[ToolSpec, ...] = ()
-    _on_demand: OnDemand | None = None
+    _search: ToolSearch | None = None
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -49,23 +49,23 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         return tuple(self._offered.values())
 
     def show_only(
-        self, visible: Sequence[ToolSpec], more: Sequence[ToolSpec], on_demand: OnDemand | None
+        self, visible: Sequence[ToolSpec], more: Sequence[ToolSpec], search: ToolSearch | None
     ) -> ToolSelection:
         """The same tools, of which the model is shown these, and `more` to reach the others with."""
         specs = (*visible, *more, *self._clients.values())
-        return ToolSelection(self._list_known, self._offered, self._clients, specs, on_demand)
+        return ToolSelection(self._list_known, self._offered, self._clients, specs, search)
 
     def search(self, call: ToolCall) -> str | None:
         """What a search for tools finds; None if the call is none. Raises BadArguments."""
-        return None if self._on_demand is None else self._on_demand.search(call)
+        return None if self._search is None else self._search.search(call)
 
     def unwrap(self, call: ToolCall) -> ToolCall:
         """The call that is meant, if a model calls a tool that it has found. Raises BadArguments."""
-        return call if self._on_demand is None else self._on_demand.unwrap(call)
+        return call if self._search is None else self._search.unwrap(call)
 
     async def note_use(self, name: str) -> None:
-        if self._on_demand is not None:
-            await self._on_demand.uses.note(name)
+        if self._search is not None:
+            await self._search.uses.note(name)
 
     @property
     def has_clients(self) -> bool:

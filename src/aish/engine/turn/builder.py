@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.engine.engine import FindBackground
-from aish.engine.model.call import ModelCallDeps, ModelCaller
+from aish.engine.model.model_caller import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
 from aish.engine.model.selection import SelectedModel
 from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.input_notes import add_notes
+from aish.engine.prompt.question_context import add_notes
 from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
@@ -40,7 +40,7 @@ from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Effect, ToolSpec
 from aish.types.usage import KeyBudget
 
 if TYPE_CHECKING:
-    from aish.engine.tools.on_demand import ToolDemand
+    from aish.engine.tools.tool_search import ToolLimiter
     from aish.planner.planner import Planner
     from aish.planner.run import PlanRun
 
@@ -56,7 +56,7 @@ class TurnBuilder:
         side_calls: SideCalls,
         redact: Callable[[str], str],
         system: SystemTexts,
-        make_demand: Callable[[], ToolDemand],
+        make_limiter: Callable[[], ToolLimiter],
         find_background: FindBackground,
         checkpoints: TurnCheckpoints,
     ) -> None:
@@ -67,7 +67,7 @@ class TurnBuilder:
         self._side_calls = side_calls
         self._redact = redact
         self._system = system
-        self._make_demand = make_demand
+        self._make_limiter = make_limiter
         self._find_background = find_background
         self._checkpoints = checkpoints
         self._concurrency = ConcurrencyLimits()
@@ -125,9 +125,11 @@ class TurnBuilder:
         without."""
         summaries = self._model_deps.summaries
         try:
-            summary = await summaries.fold(session, conversation.summary, turns, route, is_searchable=True, payer=payer)
+            summary = await summaries.extend(
+                session, conversation.summary, turns, route, is_searchable=True, payer=payer
+            )
         except AishError as exc:
-            return conversation, summaries.failure(exc)
+            return conversation, summaries.failure_notice(exc)
         return conversation.after(summary), f"the window is nearly full: {count_turns(len(turns))} became notes"
 
     async def add_background(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
@@ -205,8 +207,8 @@ class TurnBuilder:
         return SystemParts(base, conversation.summary.notes(offers_search=tools.find(HISTORY_SEARCH) is not None))
 
     @cached_property
-    def _demand(self) -> ToolDemand:
-        return self._make_demand()
+    def _limiter(self) -> ToolLimiter:
+        return self._make_limiter()
 
     async def _select_shown(
         self, request: TurnRequest, toolset: Toolset, route: Route, conversation: Conversation, *, interactive: bool
@@ -214,12 +216,12 @@ class TurnBuilder:
         """The tools of the request, with fewer of them shown if all would take too much of the model's window."""
         searches = conversation.summary.is_searchable
         tools = self._select_for(request, toolset, interactive=interactive, searches=searches)
-        if len(tools.specs) <= MANY_TOOLS or not self._demand.is_needed(tools, route.info.context_size):
+        if len(tools.specs) <= MANY_TOOLS or not self._limiter.is_needed(tools, route.info.context_size):
             return tools
         if route.info.is_weak:
-            return self._demand.limit_to_question(tools, question_text(request))
+            return self._limiter.limit_to_question(tools, question_text(request))
         demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
-        return await self._demand.limit(tools, route.info.context_size, demanded=demanded)
+        return await self._limiter.limit(tools, route.info.context_size, demanded=demanded)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
         """All tools, with those of the dynamic MCP servers of a request."""

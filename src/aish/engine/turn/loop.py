@@ -2,8 +2,8 @@
 
 `Turn.run` is the outline of a turn. It yields batches of events. It waits for the model, for the tools, for the user's
 decisions about calls, and for the store, which knows what was spent before. `turn/recorder.py` wraps that stream: it
-writes events before they are passed on. `turn/runner.py` builds a turn, serialises the turns of a session, and closes a
-turn that is left early.
+writes what must be durable before it is passed on. `turn/runner.py` builds a turn, serialises the turns of a session,
+and closes a turn that is left early.
 
 `Turn` owns the state of a turn: its events so far (the transcript), what it has spent (the budget) and why it ends.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aish.engine.model.call import ModelCaller
+from aish.engine.model.model_caller import ModelCaller
 from aish.engine.model.stream_assembly import StepAssembler
 from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import open_calls
@@ -90,7 +90,7 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            # These are whole events already, which `_queue` would make of bodies.
+            # Of usage and notes of spending: the transcript, which `_queue` feeds, takes no part in them.
             self._queued += self._model.book_step(step)
             self._queued += await self._model.warn_about_spending()
             if self._update_end() is not None:

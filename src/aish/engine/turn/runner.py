@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from aish.engine.model.selection import ModelSelector, SelectedModel
+from aish.engine.prompt.compaction import Summaries
 from aish.engine.prompt.conversation import Conversation, Conversations
-from aish.engine.prompt.input_notes import add_mode_note
-from aish.engine.prompt.summary import Summaries
+from aish.engine.prompt.question_context import add_mode_note
 from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
@@ -168,7 +168,7 @@ class TurnRunner:
             past = conversation.past
             turns = past[:-1] if len(past) > 1 else past
             if turns:
-                await self._summaries.fold(
+                await self._summaries.extend(
                     request.session,
                     conversation.summary,
                     turns,

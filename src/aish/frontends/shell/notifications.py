@@ -67,7 +67,7 @@ class Notifier:
             self._is_watching = False
             self._kept = self.read_keys()
             if self._clock() - begun >= self._after_s:
-                self._tell("the answer is there")
+                self._tell("the answer is ready")
 
     @contextmanager
     def question(self) -> Iterator[None]:
@@ -75,7 +75,7 @@ class Notifier:
         was_watching = self._is_watching
         if was_watching:
             self._switch_reports(on=False)
-        self._tell("a question waits")
+        self._tell("a question waits for you")
         try:
             yield
         finally:

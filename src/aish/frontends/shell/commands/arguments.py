@@ -32,4 +32,4 @@ def is_folder(path: Path) -> bool:
 
 
 def unknown_argument(command: str, given: str, known: str) -> UsageError:
-    return UsageError(f":{command} knows no {given}", hint=f"it takes {known}")
+    return UsageError(f":{command} has no argument {given}", hint=f"it takes {known}")

@@ -111,7 +111,9 @@ def find_block(shell: Shell, rest: str, *, runnable: bool = False) -> AnswerBloc
     """The block of that number, by default the last one. Raises UsageError."""
     blocks = shell.answer.blocks
     if rest and not rest.isdecimal():
-        raise UsageError(f"{rest!r} is no number of a block", hint="the numbers stand beside the blocks of the answer")
+        raise UsageError(
+            f"{rest!r} is not the number of a block", hint="the numbers stand beside the blocks of the answer"
+        )
     found = [block for block in blocks if str(block.number) == rest.lstrip("0")] if rest else list(blocks)
     wanted = [block for block in found if block.command] if runnable else found
     if wanted:

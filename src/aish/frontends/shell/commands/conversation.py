@@ -113,7 +113,7 @@ async def diff(shell: Shell, rest: str) -> None:
 async def tree(shell: Shell, rest: str) -> None:
     root = resolve_path(shell.cwd, rest or ".")
     if not is_folder(root):
-        raise UsageError(f"{root} is no folder")
+        raise UsageError(f"{root} is not a folder")
     lines = await asyncio.to_thread(tree_lines, root, _MAX_FILES)
     shell.command_context.add_run(RunResult(f"tree {rest}".strip(), 0, shell.cwd, 0.0, "\n".join(lines)))
     shell.command_context.pin()

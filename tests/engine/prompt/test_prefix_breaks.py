@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aish.engine.prompt.sent_prompts import SentPrompts
+from aish.engine.prompt.prefix_breaks import SentPrompts
 from aish.types.chunks import UsageChunk
 from aish.types.context import ContextRules
 from aish.types.events import TextDelta, UsageReported
@@ -38,26 +38,26 @@ def second(*messages: Message, model: str = "m", tools: tuple[ToolSpec, ...] = (
 )
 def test_the_reason_names_what_changed(request_: StepRequest, reason: str) -> None:
     sent = SentPrompts()
-    assert sent.note("s", second(*FIRST)) == ""
-    assert sent.note("other session", second()) == ""
-    assert sent.note("s", request_) == reason
+    assert sent.find_break("s", second(*FIRST)) == ""
+    assert sent.find_break("other session", second()) == ""
+    assert sent.find_break("s", request_) == reason
 
 
 def test_only_recent_sessions_are_remembered() -> None:
     sent = SentPrompts()
-    sent.note("s", second(*FIRST))
+    sent.find_break("s", second(*FIRST))
     for number in range(100):
-        sent.note(f"s{number}", second())
-    assert sent.note("s", second(SystemMessage("other"))) == ""
+        sent.find_break(f"s{number}", second())
+    assert sent.find_break("s", second(SystemMessage("other"))) == ""
 
 
 def test_a_prompt_of_many_megabytes_is_not_remembered() -> None:
     sent, pages = SentPrompts(), tuple(user(f"{number}" + "x" * 1024 * 1024) for number in range(6))
-    sent.note("s", second(*pages[:3]))
-    assert sent.note("s", second(pages[1])) == "message 1 of 3 left the window"
+    sent.find_break("s", second(*pages[:3]))
+    assert sent.find_break("s", second(pages[1])) == "message 1 of 3 left the window"
     for count in range(1, 6):
-        sent.note("s", second(*pages[:count]))
-    assert sent.note("s", second(pages[1])) == ""
+        sent.find_break("s", second(*pages[:count]))
+    assert sent.find_break("s", second(pages[1])) == ""
 
 
 async def test_the_reason_is_recorded_with_the_usage() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from aish.engine.tools.on_demand import CALL_NAME, SEARCH_NAME
-from aish.engine.tools.search_index import ToolIndex
+from aish.engine.tools.tool_index import ToolIndex
+from aish.engine.tools.tool_search import CALL_NAME, SEARCH_NAME
 from aish.providers.scripted import ScriptedProvider
 from aish.storage.memory import MemoryStore
 from aish.types.context import ContextRules

@@ -15,12 +15,12 @@ from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route, Router
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
+from aish.engine.prompt.compaction import Summaries
 from aish.engine.prompt.composer import ComposedPrompt, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import has_late_system, is_late_system_rejection, is_tool_role_rejection
-from aish.engine.prompt.sent_prompts import SentPrompts
-from aish.engine.prompt.summary import Summaries
+from aish.engine.prompt.prefix_breaks import SentPrompts
 from aish.engine.prompt.token_counts import (
     BYTES_PER_TOKEN,
     TokenCounter,
@@ -134,7 +134,7 @@ class ModelCaller:
                 request, call = await self._admit(request, call, composed.tokens)
             self._sent, self._admitted = request, call
             if self._events.session:
-                self._prefix_lost = self._deps.sent_prompts.note(self._events.session, request)
+                self._prefix_lost = self._deps.sent_prompts.find_break(self._events.session, request)
             async with self.route.provider.stream(request, relay) as batches:
                 async for batch in batches:
                     if events := step.feed(batch):
@@ -264,11 +264,11 @@ class ModelCaller:
         if not turns:
             return []
         try:
-            summary = await self._deps.summaries.fold(
+            summary = await self._deps.summaries.extend(
                 self._events.session, before, turns, self.route, payer=self._request.payer
             )
         except AishError as exc:
-            return [note] if (note := self._deps.summaries.failure(exc)) else []
+            return [note] if (note := self._deps.summaries.failure_notice(exc)) else []
         self._conversation = msgspec.structs.replace(self._conversation, summary=summary)
         notes = summary.notes(offers_search=any(tool.name == HISTORY_SEARCH for tool in self._tools))
         self._composer.system = msgspec.structs.replace(self._composer.system, summary=notes)

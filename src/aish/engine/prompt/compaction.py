@@ -89,8 +89,8 @@ class Summaries:
         self._rules = rules
         self._has_warned = False
 
-    def failure(self, error: AishError) -> str:
-        """What to tell the user of it: once is enough."""
+    def failure_notice(self, error: AishError) -> str:
+        """The notice for the user that turns have left without a summary; "" after the first time."""
         if self._has_warned:
             return ""
         self._has_warned = True
@@ -100,7 +100,7 @@ class Summaries:
         document = await self._store.find(KIND, session) if session else None
         return msgspec.json.decode(document.body, type=Summary) if document else Summary()
 
-    async def fold(
+    async def extend(
         self,
         session: str,
         before: Summary,
@@ -111,10 +111,10 @@ class Summaries:
         is_searchable: bool = False,
         payer: KeyBudget | None = None,
     ) -> Summary:
-        """With these turns in it. `keep` is what the user wants the notes to keep. Raises what asking a model raises,
-        and BudgetExceeded.
-
-        `is_searchable` as in a Summary; a summary that is stays so."""
+        """Returns the summary extended by these turns, and stores it. `keep` is what the user wants the notes to keep.
+        `is_searchable` as in a Summary; a summary that is stays so. Raises what asking a model raises, and
+        BudgetExceeded.
+        """
         named = self._rules.summary_model
         route = await self._router.resolve(named) if named else active
         limit = self._token_limit(active)

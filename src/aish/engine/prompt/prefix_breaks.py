@@ -32,8 +32,9 @@ class SentPrompts:
     def __init__(self) -> None:
         self._last: OrderedDict[str, _SentPrompt] = OrderedDict()
 
-    def note(self, session: str, request: StepRequest) -> str:
-        """Why this prompt does not begin with the last one of the session; "" if it does, or if that is unknown."""
+    def find_break(self, session: str, request: StepRequest) -> str:
+        """Says why this prompt does not begin with the last one of the session, and remembers it for the next. "" if it
+        does, or if that is unknown."""
         last = self._last.pop(session, None)
         reason = "" if last is None else _find_break(last, request)
         known, chars = (0, 0) if last is None or reason else (len(last.messages), last.chars)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, encode_counted_tools
-from aish.engine.tools.search_index import ToolIndex
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection
+from aish.engine.tools.tool_index import ToolIndex
 from aish.ports import Clock, Store
 from aish.tool_calls.repair.repair import BadArguments, parse_arguments
 from aish.types.messages import ToolCall
@@ -89,7 +89,7 @@ def _decode_counts(body: bytes) -> dict[str, int]:
         return {}
 
 
-class ToolDemand:
+class ToolLimiter:
     """Decides which of the tools that a request may use are shown to the model."""
 
     def __init__(self, uses: ToolUses, max_window_share: float) -> None:
@@ -116,7 +116,7 @@ class ToolDemand:
                 self._shown.popitem(last=False)
         visible = [spec for spec in own if spec.name in shown or spec.name == demanded]
         hidden = [spec for spec in own if spec.name not in shown]
-        return tools.show_only(visible, (_CALL, _describe_search(hidden)), OnDemand(self._index_of(own), self._uses))
+        return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
 
     def limit_to_question(self, tools: ToolSelection, question: str) -> ToolSelection:
         """The selection with the tools that fit the question best, for the smallest models."""
@@ -156,7 +156,7 @@ class ToolDemand:
         return index
 
 
-class OnDemand(msgspec.Struct, frozen=True):
+class ToolSearch(msgspec.Struct, frozen=True):
     """What a selection needs to search its tools and to call what was found."""
 
     index: ToolIndex
