@@ -86,6 +86,18 @@ async def test_a_plan_is_refused_or_approved_and_then_worked_off_in_the_mode_bef
     assert (home / "work" / "notes.txt").read_text() == "from the model\n"
 
 
+async def test_an_approved_plan_does_not_take_a_mode_that_shift_tab_only_passed(home):
+    name = model(home, [[{"text": "The plan: I write notes.txt.\n"}], [{"text": "So be it.\n"}]])
+    async with shell(home, "--model", name) as term:
+        term.press(SHIFT_TAB * 3)
+        await term.prompts("(plan) ›")
+        await term.enter("?write the notes")
+        await term.prompts("[r]efuse ›")
+        await term.enter("a")
+        await term.sees("mode ask: you are asked before anything is changed")
+        await term.sees("So be it.")
+
+
 async def test_a_plan_can_be_edited_and_the_model_gets_what_was_left(home):
     name = model(home, [[{"text": "The plan: nothing.\n"}], [{"text": "I follow yours.\n"}]])
     editor = home / "editor"

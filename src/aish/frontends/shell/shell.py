@@ -122,7 +122,8 @@ class Shell:
         config = runtime.config.shell
         self.engine, self.runtime, self.output, self.live = engine, runtime, output, live
         self.request = request  # model, session, tools and limits of the next turn
-        self.mode_before = Mode.ASK  # the one before the last change, to which an approved plan goes back
+        self.mode_before = Mode.ASK  # the one before plan mode, to which an approved plan goes back
+        self._mode_of_line = Mode.ASK  # when the prompt was drawn
         self.command_context = CommandContext(config.attach_max_chars)
         self.model = ""  # its full name, once it is known
         self.window: int | None = None
@@ -156,6 +157,7 @@ class Shell:
     async def read_line(self) -> str | None:
         """The next line of the prompt, which begins with what was typed ahead. None at the end of input."""
         typed, self._typed_ahead = self._typed_ahead, ""
+        self._mode_of_line = self.mode
         return await self._editor.read(typed + self._notifier.take_kept())
 
     async def read(self, prompt: str, typed: str = "") -> str | None:
@@ -212,8 +214,11 @@ class Shell:
             self.change_request(mode=mode)
 
     def cycle_mode(self) -> None:
+        """Goes on to the next mode. Those that are only passed on the way to another one are not the mode before."""
         modes = list(Mode)
+        before = self.mode_before if self._mode_of_line is Mode.PLAN else self._mode_of_line
         self.switch_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
+        self.mode_before = before
 
     async def switch_model(self, name: str) -> None:
         """Raises ModelNotFound."""
