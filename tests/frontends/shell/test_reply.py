@@ -226,12 +226,23 @@ def test_a_call_is_a_quiet_frame():
     ]
 
 
+def test_output_keeps_its_indentation_and_its_columns():
+    stage = Stage(60)
+    stage.say(ToolCallReady("shell__run", '{"command": "cat f"}'), call="1")
+    text = "def f():\n\tif x:\n        return 1\na   b"
+    kept = ["│ def f():", "│         if x:", "│         return 1", "│ a   b"]
+    stage.say(ToolOutputDelta(f"{text}\n"), call="1")
+    assert stage.pass_time(0.1)[1:-1] == kept
+    assert stage.say(result(text), call="1")[1:-1] == kept
+
+
 @pytest.mark.parametrize(
     ("outcome", "line"),
     [
         (result("done"), "└ done · 34 ms"),
         (result(""), "└ no output · 34 ms"),
         (result("no", ResultStatus.REFUSED), "└ ✗ no · refused · 34 ms"),
+        (result("[aish] refused: the user said no", ResultStatus.REFUSED), "└ ✗ refused: the user said no · 34 ms"),
         (result("a", truncated_chars=5000), "└ a · 5000 characters left out · 34 ms"),
     ],
 )

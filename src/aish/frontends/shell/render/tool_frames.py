@@ -59,12 +59,12 @@ class RunningCalls:
     def tail(self, columns: int) -> list[str]:
         """The lines to show. If several calls run, each part says whose it is."""
         if len(self._calls) == 1:
-            return [f"│ {fit_on_one_line(line, columns - 3)}" for end in self._ends.values() for line in end]
+            return [f"│ {fit_line(line, columns - 3)}" for end in self._ends.values() for line in end]
         lines: list[str] = []
         for call, end in list(self._ends.items())[-_MAX_TAILS:]:
             name, arguments = self._calls.get(call, ("", ""))
             lines.append(fit_on_one_line(f"● {name} {summarize_arguments(arguments)}", columns - 1))
-            lines += [f"│ {fit_on_one_line(line, columns - 3)}" for line in list(end)[-_TAIL_LINES_OF_MANY:]]
+            lines += [f"│ {fit_line(line, columns - 3)}" for line in list(end)[-_TAIL_LINES_OF_MANY:]]
         return lines
 
 
@@ -76,14 +76,14 @@ def result_frame(result: ToolResult, columns: int, *, call: str | None = None, n
     frame: Frame = call_frame(result.name, call, columns) if call is not None else []
     ok = result.status is ResultStatus.OK
     shown = lines[:_HEAD_LINES] if ok else lines[-_END_LINES:]
-    remarks = _remarks(result, len(lines) - len(shown), number)
+    remarks = _remarks(result, lines, len(lines) - len(shown), number)
     footer = f" · {remarks}" if lines else remarks
     mark: list[Run] = [] if ok else [("✗ ", WRONG)]
     if len(lines) == 1 and width_of(lines[0]) + width_of(footer) + 4 <= columns:
-        return [*frame, [("└ ", DIM), *mark, (lines[0], DIM), (footer, DIM)]]
+        return [*frame, [("└ ", DIM), *mark, (fit_line(lines[0], columns), DIM), (footer, DIM)]]
     if not ok and len(shown) < len(lines):
         frame.append([("│ …", DIM)])
-    frame += [[("│ ", DIM), (fit_on_one_line(line, columns - 2), DIM)] for line in shown]
+    frame += [[("│ ", DIM), (fit_line(line, columns - 2), DIM)] for line in shown]
     return [*frame, [("└ ", DIM), *mark, (fit_on_one_line(remarks, columns - 4), DIM)]]
 
 
@@ -103,8 +103,10 @@ def failure_frame(failed: Failed) -> Frame:
     return [*frame, [(f"  {visible(failed.hint)}", DIM)]] if failed.hint else frame
 
 
-def _remarks(result: ToolResult, left_out: int, number: int) -> str:
-    parts = [] if result.status is ResultStatus.OK else [result.status.replace("_", " ")]
+def _remarks(result: ToolResult, lines: list[str], left_out: int, number: int) -> str:
+    status = result.status.replace("_", " ")
+    is_said = result.status is ResultStatus.OK or (lines and lines[0].startswith(status))
+    parts = [] if is_said else [status]
     if left_out > 0:
         expand = f" (:expand {number})" if number else ""
         parts.append(f"{left_out} more line{'s' if left_out > 1 else ''}{expand}")
@@ -135,12 +137,22 @@ def _value(value: Any) -> str:
 
 
 def fit_on_one_line(text: str, columns: int) -> str:
-    """The text on one line of at most that width."""
+    """The text on one line of at most that width. Blanks and line breaks become one blank."""
     # Only the beginning can be shown: the rest of a result of megabytes is not processed.
     flat = " ".join(visible(text[: 4 * max(1, columns)]).split())
-    if width_of(flat) <= columns and len(text) <= 4 * max(1, columns):
-        return flat
-    return f"{flat[: count_fitting(flat, max(1, columns - 1))]}…"
+    return _cut(flat, columns, is_whole=len(text) <= 4 * max(1, columns))
+
+
+def fit_line(line: str, columns: int) -> str:
+    """A line of output, cut to that width. Its blanks stay: they indent code and align columns."""
+    shown = visible(line[: 4 * max(1, columns)]).expandtabs().rstrip()
+    return _cut(shown, columns, is_whole=len(line) <= 4 * max(1, columns))
+
+
+def _cut(text: str, columns: int, *, is_whole: bool) -> str:
+    if is_whole and width_of(text) <= columns:
+        return text
+    return f"{text[: count_fitting(text, max(1, columns - 1))]}…"
 
 
 def format_duration(seconds: float) -> str:
