@@ -252,6 +252,35 @@ def test_short_results_and_errors_take_one_line(outcome, line):
     assert stage.say(outcome, call="1") == ["● fs__read command=ls, cwd=/", line]
 
 
+EDITED = "backend=aish status=fresh files=1 undo=6f\ndone: edit a.py\na.py revision=9f"
+EDITS = '{"edits": [{"path": "a.py", "revision": "1", "old": "if x:\\n    y", "new": "if x:\\n    z"}]}'
+
+
+def test_an_edit_that_is_not_asked_about_shows_what_it_has_changed():
+    stage = Stage()
+    stage.say(ToolCallReady("ide__edit", EDITS), call="1")
+    assert stage.say(result(EDITED), call="1") == [
+        "● ide__edit a.py", "│ a.py", "│  if x:", "│ -    y", "│ +    z", "└ 2 more lines · 34 ms",
+    ]  # fmt: skip
+
+
+def test_an_edit_that_was_asked_about_does_not_show_its_changes_again():
+    stage = Stage()
+    stage.say(ToolCallReady("ide__edit", EDITS), call="1")
+    question = Question("1", QuestionKind.EFFECT, "ide__edit", "edit", {}, "why")
+    stage.say(DecisionAsked(question), call="1")
+    shown = stage.say(result(EDITED), call="1")
+    assert shown == ["● ide__edit a.py", "│ done: edit a.py", "│ a.py revision=9f", "└ 34 ms"]
+
+
+def test_an_edit_that_fails_shows_the_error_and_no_changes():
+    stage = Stage()
+    stage.say(ToolCallReady("ide__edit", EDITS), call="1")
+    assert stage.say(result("a.py has changed", ResultStatus.TOOL_ERROR), call="1")[1:] == [
+        "│ a.py has changed", "└ ✗ tool error · 34 ms",
+    ]  # fmt: skip
+
+
 def test_results_of_parallel_calls_say_whose_they_are():
     stage = Stage()
     stage.say(ToolCallReady("fs__read", '{"path": "a"}'), call="1")

@@ -16,6 +16,7 @@ from aish.frontends.shell.render.tool_frames import (
     Frame,
     RunningCalls,
     call_frame,
+    changes_frame,
     failure_frame,
     fit_on_one_line,
     format_duration,
@@ -100,6 +101,7 @@ class ReplyPrinter(EventPrinter):
         self._calls = RunningCalls()
         self._result_count = 0
         self._framed_call = ""  # the call whose frame, or question, was shown last
+        self._asked: set[str] = set()  # the calls whose questions have shown what they change
         if display.styled:
             self._wait.set_stall_handler(self._show_held_word)
 
@@ -208,6 +210,7 @@ class ReplyPrinter(EventPrinter):
 
     def _show_result(self, call: str, result: ToolResult) -> None:
         arguments = self._calls.end(call)
+        changes = None if call in self._asked else changes_frame(arguments, self._columns())
         self._result_count += 1
         self._show_frame(
             result_frame(
@@ -215,6 +218,7 @@ class ReplyPrinter(EventPrinter):
                 self._columns(),
                 call=None if call == self._framed_call else arguments,
                 number=self._result_count if self._display.numbered else 0,
+                changes=changes,
             )
         )
         self._wait_for_calls()
@@ -231,6 +235,7 @@ class ReplyPrinter(EventPrinter):
         self._flush()
         self._wait.clear()
         self._framed_call = call
+        self._asked.add(call)
 
     def _show_output(self, call: str, text: str) -> None:
         self._calls.add_output(call, text)

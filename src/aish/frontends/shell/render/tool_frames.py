@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +25,11 @@ _TAIL_LINES = 5
 _TAIL_LINES_OF_MANY = 2
 _MAX_TAILS = 3
 _MAX_VALUE_CHARS = 80
+# The code tools tell the model with this line how current their answer is. A user wants to know only if it is not.
+_FRESH = ("backend=", " status=fresh ")
+_MAX_CHANGED_LINES = 30
+_MAX_DIFFED_CHARS = 20_000
+_DIFF_STYLES = {"+": "32", "-": "31"}
 
 Frame = list[list[Run]]
 
@@ -68,13 +75,19 @@ class RunningCalls:
         return lines
 
 
-def result_frame(result: ToolResult, columns: int, *, call: str | None = None, number: int = 0) -> Frame:
+def result_frame(
+    result: ToolResult, columns: int, *, call: str | None = None, number: int = 0, changes: Frame | None = None
+) -> Frame:
     """`call` are the arguments of the call if it was not shown just before: then the frame names it. `number` is that
-    of the result for `:expand`."""
+    of the result for `:expand`. `changes` stand for the text of a result that is OK."""
     lines = [line.removeprefix(_MARK) for line in visible(text_of(result.parts)).splitlines() if line.strip()]
+    if lines and lines[0].startswith(_FRESH[0]) and _FRESH[1] in lines[0]:
+        del lines[0]
     lines += [f"[{part.media_type}]" for part in result.parts if isinstance(part, ImagePart)]
     frame: Frame = call_frame(result.name, call, columns) if call is not None else []
     ok = result.status is ResultStatus.OK
+    if ok and changes:
+        return [*frame, *changes, [("└ ", DIM), (_remarks(result, lines, len(lines), number), DIM)]]
     shown = lines[:_HEAD_LINES] if ok else lines[-_END_LINES:]
     remarks = _remarks(result, lines, len(lines) - len(shown), number)
     footer = f" · {remarks}" if lines else remarks
@@ -85,6 +98,41 @@ def result_frame(result: ToolResult, columns: int, *, call: str | None = None, n
         frame.append([("│ …", DIM)])
     frame += [[("│ ", DIM), (fit_line(line, columns - 2), DIM)] for line in shown]
     return [*frame, [("└ ", DIM), *mark, (fit_on_one_line(remarks, columns - 4), DIM)]]
+
+
+def changes_frame(arguments: str, columns: int) -> Frame:
+    """What a call that edits files puts in the place of what, as a diff. Empty for other calls."""
+    frame: Frame = []
+    for edit in _edits_of(arguments):
+        frame.append([("│ ", DIM), (fit_on_one_line(edit["path"], columns - 2), BOLD)])
+        frame += [
+            [("│ ", DIM), (fit_line(line, columns - 2), _DIFF_STYLES.get(line[:1], DIM))] for line in _diff_lines(edit)
+        ]
+    if len(frame) > _MAX_CHANGED_LINES:
+        left_out = len(frame) - _MAX_CHANGED_LINES
+        frame[_MAX_CHANGED_LINES:] = [[(f"│ … {left_out} more lines of changes", DIM)]]
+    return frame
+
+
+def _diff_lines(edit: dict[str, Any]) -> Iterator[str]:
+    old, new = str(edit.get("old", "")), str(edit.get("new", ""))
+    if len(old) + len(new) > _MAX_DIFFED_CHARS:
+        yield f"{len(new)} characters"
+        return
+    diff = difflib.unified_diff(visible(old).splitlines(), visible(new).splitlines(), n=1, lineterm="")
+    yield from (line for line in list(diff)[2:] if not line.startswith("@@"))
+
+
+def _edits_of(arguments: str) -> Sequence[dict[str, Any]]:
+    """The edits in the arguments of a call that edits files; none for other calls."""
+    try:
+        values = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return ()
+    edits = values.get("edits") if isinstance(values, dict) and len(values) == 1 else None
+    if not isinstance(edits, list) or not all(isinstance(edit, dict) for edit in edits):
+        return ()
+    return edits if all(isinstance(edit.get("path"), str) for edit in edits) else ()
 
 
 def plan_frame(plan: Any, columns: int) -> Frame:
@@ -118,7 +166,9 @@ def _remarks(result: ToolResult, lines: list[str], left_out: int, number: int) -
 
 
 def summarize_arguments(arguments: str) -> str:
-    """A command as `$ command`, a single value alone, several with their names."""
+    """A command as `$ command`, edits as the names of the files, a single value alone, several with their names."""
+    if edits := _edits_of(arguments):
+        return ", ".join(dict.fromkeys(edit["path"] for edit in edits))
     try:
         values = msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
