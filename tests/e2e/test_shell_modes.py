@@ -113,6 +113,40 @@ async def test_a_plan_can_be_edited_and_the_model_gets_what_was_left(home):
         await term.sees("mine: The plan: nothing.")
 
 
+async def test_the_editor_that_the_rc_file_names_is_used_and_gets_no_focus_reports(home):
+    call = {"index": 0, "id": "call_1", "name": "ide__edit", "arguments": json.dumps(EDIT)}
+    name = model(home, [[{"call": call}], [{"text": "It is done.\n"}]])
+    ide_always(home)
+    editor = home / "my editor"
+    editor.write_text('#!/bin/sh\necho editing-now; until [ -e go ]; do sleep 0.02; done\necho mine > "$1"\n')
+    editor.chmod(0o755)
+    (home / "home" / ".bashrc").write_text(f"export EDITOR='\"{editor}\"'\n")
+    async with shell(home, "--model", name) as term:
+        await term.enter("?write the notes")
+        await term.prompts("[a]lways:")
+        await term.enter("e")
+        await term.sees("\nediting-now")
+        assert term.raw.rfind(b"\x1b[?1004h") < term.raw.rfind(b"\x1b[?1004l")
+        (home / "work" / "go").touch()
+        await term.sees("It is done.")
+        await term.prompts()
+        assert (home / "work" / "notes.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("keys", ["\x18\x05", "\x1bv"])
+async def test_a_line_is_edited_in_the_editor_that_the_shell_names(home, keys):
+    editor = home / "editor"
+    editor.write_text('#!/bin/sh\necho "echo edit""ed-$(cat "$1")" > "$1"\n')
+    editor.chmod(0o755)
+    async with shell(home) as term:
+        await term.enter(f"EDITOR={editor}; set -o {'vi' if 'v' in keys else 'emacs'}")
+        await term.prompts()
+        term.press(f"mine{keys}")
+        await term.prompts("echo edited-mine")
+        await term.enter("")
+        await term.sees("\nedited-mine")
+
+
 @pytest.mark.parametrize(("mode", "written"), [("edits", True), ("ask", False), ("plan", False)])
 def test_a_one_shot_question_takes_its_mode_from_the_command_line(home: Path, *, mode: str, written: bool) -> None:
     name = model(home, [edit_step(), [{"text": "so it is\n"}]])

@@ -162,6 +162,10 @@ class LiveShell(Protocol):
         """The name of the active virtual environment, or ""."""
 
     @property
+    def editor(self) -> str:
+        """The command in the user's VISUAL or EDITOR, or ""."""
+
+    @property
     def history_settings(self) -> HistorySettings: ...
 
     def resolve(self, word: str) -> WordKind | None:

@@ -260,7 +260,7 @@ def test_an_edit_that_is_not_asked_about_shows_what_it_has_changed():
     stage = Stage()
     stage.say(ToolCallReady("ide__edit", EDITS), call="1")
     assert stage.say(result(EDITED), call="1") == [
-        "● ide__edit a.py", "│ a.py", "│  if x:", "│ -    y", "│ +    z", "└ 2 more lines · 34 ms",
+        "● ide__edit a.py", "│  if x:", "│ -    y", "│ +    z", "└ 2 more lines · 34 ms",
     ]  # fmt: skip
 
 

@@ -71,8 +71,8 @@ class Notifier:
 
     @contextmanager
     def question(self) -> Iterator[None]:
-        """Around a question to the user, during a turn or after it."""
-        was_watching = self._is_watching
+        """Around a question to the user, during a turn or after it. May be entered again inside."""
+        was_watching, self._is_watching = self._is_watching, False
         if was_watching:
             self._switch_reports(on=False)
         self._tell("a question waits for you")
@@ -80,6 +80,7 @@ class Notifier:
             yield
         finally:
             self._is_away = False  # a key was pressed here
+            self._is_watching = was_watching
             if was_watching:
                 self._switch_reports(on=True)
 

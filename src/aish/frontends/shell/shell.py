@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +28,7 @@ from aish.frontends.signals import is_stopped_alone, on_interrupt
 from aish.frontends.terminal import Output, visible
 from aish.tool_calls.detect.proposals import AnswerBlock, find_blocks
 from aish.types.context import ContextView
-from aish.types.decisions import Mode
+from aish.types.decisions import Answer, Mode, Question
 from aish.types.events import ToolResult
 from aish.types.live_shell import RunResult
 from aish.types.models import ModelProfile
@@ -151,6 +151,13 @@ class Shell:
     @property
     def cwd(self) -> str:
         return self.live.cwd if self.live else str(self.runtime.launch_context.cwd)
+
+    @property
+    def editor_env(self) -> Mapping[str, str]:
+        """The environment for the user's editor, which an rc file may name."""
+        env = self.runtime.launch_context.env
+        named = self.live.editor if self.live else ""
+        return {**env, "VISUAL": named, "EDITOR": named} if named else env
 
     # What the user types.
 
@@ -284,9 +291,16 @@ class Shell:
         """What puts the gate's questions to the user."""
         from aish.frontends.shell.approvals.consent import TerminalConsent, approve_all
 
-        return (
-            approve_all if self._approves_all else TerminalConsent(self.output, self, self.runtime.launch_context.env)
-        )
+        if self._approves_all:
+            return approve_all
+        consent = TerminalConsent(self.output, self, self.editor_env)
+
+        async def ask(question: Question) -> Answer:
+            self.drop_typed_ahead()
+            with self._notifier.question():  # also while an editor has the terminal
+                return await consent(question)
+
+        return ask
 
     def make_printer(self) -> EventPrinter:
         from aish.frontends.shell.render.event_printer import printer_for

@@ -36,7 +36,7 @@ from aish.types.live_shell import HistorySettings
 
 # A line of aish's `own` is in no history and leaves `$?` as it was.
 Mode = Literal["user", "own"]
-_STATUS_FIELDS = 13
+_STATUS_FIELDS = 14
 _NEW_S = 60.0
 
 _HOME = Path(__file__).parent
@@ -63,6 +63,7 @@ class ShellStatus(msgspec.Struct, frozen=True):
     history: HistorySettings = HistorySettings()
     ps1: str = ""  # expanded; only if the channel was opened for it
     venv: str = ""
+    editor: str = ""
 
 
 def memory_folder() -> str | None:
@@ -179,7 +180,7 @@ class Channel:
         fields = [os.fsdecode(field) for field in received.split(b"\0")[:-1][-_STATUS_FIELDS:]]
         if len(fields) < _STATUS_FIELDS:
             return None
-        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size, ps1, venv = fields
+        nonce, code, cwd, jobs, editing, search_path, kept, changed, file, control, size, ps1, venv, editor = fields
         history = HistorySettings(file, control, int(size) if size.isdecimal() else None)
         return ShellStatus(
             nonce,
@@ -193,6 +194,7 @@ class Channel:
             history,
             ps1,
             venv,
+            editor,
         )
 
     def read_expanded_line(self) -> str | None:

@@ -122,7 +122,7 @@ __aish_report() {
   case :$SHELLOPTS: in *:vi:*) editing=vi ;; esac
   builtin printf '%s\0' "$__aish_nonce" "${__aish_shown:-0}" "${PWD-}" "$__aish_count" "$editing" "${PATH-}" \
     "$__aish_kept" "$__aish_changed" "${HISTFILE-}" "${__aish_control#=}" "${HISTSIZE-}" \
-    "$__aish_shown_ps1" "$__aish_venv" \
+    "$__aish_shown_ps1" "$__aish_venv" "${VISUAL:-${EDITOR-}}" \
     >"$__aish_dir/status" 2>/dev/null
 }
 

@@ -17,8 +17,8 @@ __aish_end() {
 
 __aish_prompt() {
   printf '%s]133;D;aish=%s%s' "$__aish_esc" "$__aish_nonce" "$__aish_bel" >/dev/tty
-  printf '%s\000%s\000%s\0000\000emacs\000%s\000kept\000\000\000\000\000\000\000' "$__aish_nonce" "$__aish_code" "$PWD" "$PATH" \
-    >"$__aish_dir/status"
+  printf '%s\000%s\000%s\0000\000emacs\000%s\000kept\000\000\000\000\000\000\000%s\000' "$__aish_nonce" "$__aish_code" "$PWD" "$PATH" \
+    "${VISUAL:-${EDITOR-}}" >"$__aish_dir/status"
   printf '%s]133;P;aish=%s%s' "$__aish_esc" "$__aish_nonce" "$__aish_bel" >/dev/tty
 }
 

@@ -159,6 +159,11 @@ class LiveBash:
         return self._bash.status.venv if self._bash else ""
 
     @property
+    def editor(self) -> str:
+        """Returns the command in the user's VISUAL or EDITOR when the shell last waited; "" if there is none."""
+        return self._bash.status.editor if self._bash else ""
+
+    @property
     def history_settings(self) -> HistorySettings:
         """As of the time when the shell last waited."""
         return self._bash.status.history if self._bash else HistorySettings()

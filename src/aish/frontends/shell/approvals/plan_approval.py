@@ -34,7 +34,7 @@ async def ask_about_plan(shell: Shell, reply: str) -> str | None:
 
 async def _edit(shell: Shell, plan: str) -> str | None:
     try:
-        return await edit_text(plan, name="plan.md", env=shell.runtime.launch_context.env)
+        return await edit_text(plan, name="plan.md", env=shell.editor_env)
     except ProcessError as exc:
         shell.output.note(format_error(exc))
         return None

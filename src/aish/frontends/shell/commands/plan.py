@@ -252,4 +252,4 @@ async def _ask_planned(shell: Shell, text: str, planning: Planning | None, tools
 
 
 def _watcher(shell: Shell) -> TerminalWatcher:
-    return TerminalWatcher(shell.output, shell.make_printer, shell, shell.runtime.launch_context.env)
+    return TerminalWatcher(shell.output, shell.make_printer, shell, shell.editor_env)

@@ -11,15 +11,17 @@ import functools
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application, get_app
+from prompt_toolkit.application import Application, get_app, in_terminal
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter  # noqa: F401 - loaded before the first Tab
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
-from prompt_toolkit.filters import Condition, has_completions, has_focus
+from prompt_toolkit.filters import Condition, has_completions, has_focus, vi_navigation_mode
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
@@ -40,7 +42,7 @@ from aish.frontends.shell.prompt.history_keys import EditorHistory, history_keys
 from aish.frontends.shell.prompt.line_reader import drop_typed_ahead, has_unread_keys
 from aish.frontends.shell.prompt.routing import Destination, KnownNames, route_line
 from aish.frontends.shell.prompt.template import prompt_fragments
-from aish.frontends.shell.shell import Shell
+from aish.frontends.shell.shell import Shell, format_error
 from aish.frontends.signals import restored_interrupt_handler
 from aish.process.spawn import run_quickly
 
@@ -78,11 +80,10 @@ class LineEditor:
             completer=ShellCompleter(shell),
             complete_while_typing=False,
             auto_suggest=AutoSuggestFromHistory(),
-            enable_open_in_editor=True,
             enable_history_search=True,
             key_bindings=merge_key_bindings(
                 [
-                    _keys(self._is_unfinished, shell.cycle_mode),
+                    _keys(self._is_unfinished, shell.cycle_mode, self._edit_line),
                     self._uncertain_keys(),
                     history_keys(walked, self._start_search),
                 ]
@@ -183,6 +184,20 @@ class LineEditor:
                 async with asyncio.timeout(_REFRESH_S):
                     await self._shell.live.refresh(_REFRESH_S)
         self._print_line(line)
+
+    async def _edit_line(self, buffer: Buffer) -> None:
+        """Lets the user change the line in their editor. Enter runs it."""
+        from aish.frontends.shell.approvals.editor import edit_text
+
+        async with in_terminal():
+            try:
+                edited = await edit_text(buffer.text, name="line.sh", env=self._shell.editor_env)
+            except ProcessError as exc:
+                self._shell.output.note(format_error(exc))
+                return
+        if edited is not None:
+            line = edited.rstrip("\n")
+            buffer.document = Document(line, len(line))
 
     async def ask(self, question: str, typed: str = "") -> str | None:
         """Reads a short answer that is not added to the history. None for Ctrl-D, and for Ctrl-C, which also stops the
@@ -347,7 +362,11 @@ def _answer_keys(keys: Collection[str]) -> KeyBindings:
     return bindings
 
 
-def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> KeyBindings:
+def _keys(
+    is_unfinished: Callable[[], bool],
+    cycle_mode: Callable[[], None],
+    edit_line: Callable[[Buffer], Coroutine[Any, Any, None]],
+) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("escape", "enter")
@@ -381,7 +400,8 @@ def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> 
         """Does nothing, as in bash: no program runs that could be suspended."""
 
     @keys.add("c-x", "c-e")
+    @keys.add("v", filter=vi_navigation_mode)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()
+        event.app.create_background_task(edit_line(event.current_buffer))
 
     return keys

@@ -103,8 +103,11 @@ def result_frame(
 def changes_frame(arguments: str, columns: int) -> Frame:
     """What a call that edits files puts in the place of what, as a diff. Empty for other calls."""
     frame: Frame = []
-    for edit in _edits_of(arguments):
-        frame.append([("│ ", DIM), (fit_on_one_line(edit["path"], columns - 2), BOLD)])
+    edits = _edits_of(arguments)
+    names_files = len({edit["path"] for edit in edits}) > 1
+    for edit in edits:
+        if names_files:
+            frame.append([("│ ", DIM), (fit_on_one_line(edit["path"], columns - 2), BOLD)])
         frame += [
             [("│ ", DIM), (fit_line(line, columns - 2), _DIFF_STYLES.get(line[:1], DIM))] for line in _diff_lines(edit)
         ]
