@@ -194,7 +194,7 @@ async def test_where_a_long_line_goes_is_looked_up_once_for_a_drawing():
     settings = SimpleNamespace(prompt="{mark} ", editing="emacs")
     shell = SimpleNamespace(
         runtime=SimpleNamespace(config=SimpleNamespace(shell=settings)), skill_names=frozenset,
-        live=SimpleNamespace(resolve=resolve, exists=lambda path: False, names=frozenset, editing="emacs", venv="", editor=""),
+        live=SimpleNamespace(resolve=resolve, exists=lambda path: False, names=frozenset, editing="emacs", venv=""),
         model="", request=SimpleNamespace(model="m"), cwd="/", context_tokens=0, window=None, usage=Usage(), status="",
         start_loading=lambda: None, mode=Mode.ASK, cycle_mode=lambda: None,
     )  # fmt: skip

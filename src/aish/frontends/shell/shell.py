@@ -122,8 +122,7 @@ class Shell:
         config = runtime.config.shell
         self.engine, self.runtime, self.output, self.live = engine, runtime, output, live
         self.request = request  # model, session, tools and limits of the next turn
-        self.mode_before = Mode.ASK  # the one before plan mode, to which an approved plan goes back
-        self._mode_of_line = Mode.ASK  # when the prompt was drawn
+        self.mode_before = self._mode_of_line = Mode.ASK  # before plan mode, and when the prompt was drawn
         self.command_context = CommandContext(config.attach_max_chars)
         self.model = ""  # its full name, once it is known
         self.window: int | None = None
@@ -221,7 +220,7 @@ class Shell:
             self.change_request(mode=mode)
 
     def cycle_mode(self) -> None:
-        """Goes on to the next mode. Those that are only passed on the way to another one are not the mode before."""
+        """Goes on to the next mode. An approved plan goes back to the mode before, but to none that was only passed."""
         modes = list(Mode)
         before = self.mode_before if self._mode_of_line is Mode.PLAN else self._mode_of_line
         self.switch_mode(modes[(modes.index(self.mode) + 1) % len(modes)])

@@ -83,7 +83,8 @@ class LineEditor:
             enable_history_search=True,
             key_bindings=merge_key_bindings(
                 [
-                    _keys(self._is_unfinished, shell.cycle_mode, self._edit_line),
+                    _keys(self._is_unfinished, shell.cycle_mode),
+                    _editor_keys(self._edit_line),
                     self._uncertain_keys(),
                     history_keys(walked, self._start_search),
                 ]
@@ -362,11 +363,7 @@ def _answer_keys(keys: Collection[str]) -> KeyBindings:
     return bindings
 
 
-def _keys(
-    is_unfinished: Callable[[], bool],
-    cycle_mode: Callable[[], None],
-    edit_line: Callable[[Buffer], Coroutine[Any, Any, None]],
-) -> KeyBindings:
+def _keys(is_unfinished: Callable[[], bool], cycle_mode: Callable[[], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("escape", "enter")
@@ -398,6 +395,12 @@ def _keys(
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
         """Does nothing, as in bash: no program runs that could be suspended."""
+
+    return keys
+
+
+def _editor_keys(edit_line: Callable[[Buffer], Coroutine[Any, Any, None]]) -> KeyBindings:
+    keys = KeyBindings()
 
     @keys.add("c-x", "c-e")
     @keys.add("v", filter=vi_navigation_mode)

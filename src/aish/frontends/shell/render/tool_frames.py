@@ -156,8 +156,8 @@ def failure_frame(failed: Failed) -> Frame:
 
 def _remarks(result: ToolResult, lines: list[str], left_out: int, number: int) -> str:
     status = result.status.replace("_", " ")
-    is_said = result.status is ResultStatus.OK or (lines and lines[0].startswith(status))
-    parts = [] if is_said else [status]
+    is_known = result.status is ResultStatus.OK or (lines and lines[0].startswith(status))
+    parts = [] if is_known else [status]
     if left_out > 0:
         expand = f" (:expand {number})" if number else ""
         parts.append(f"{left_out} more line{'s' if left_out > 1 else ''}{expand}")
