@@ -141,7 +141,7 @@ class Shell:
         self._approves_all = approves_all
         self._model_before_routing = ""
         self._typed_ahead = ""
-        self._has_mentioned_blocks = False
+        self._mentioned: set[str] = set()  # what the user is told once
         self._run_in = ""  # where the last line began to run
         self._answering: asyncio.Future[None] | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -349,9 +349,14 @@ class Shell:
 
     def mention_blocks(self) -> None:
         """Says once what can be done with the blocks of an answer."""
-        if not self._has_mentioned_blocks and any(block.command for block in self.answer.blocks):
-            self._has_mentioned_blocks = True
-            self.output.note("· F5 runs the last block; :run N, :copy N, :edit N, :revise N TEXT take the one you name")
+        if any(block.command for block in self.answer.blocks):
+            text = "F5 runs the last block; :run N, :copy N, :edit N, :revise N TEXT take the one you name"
+            self.mention_once("blocks", text)
+
+    def mention_once(self, subject: str, text: str) -> None:
+        if subject not in self._mentioned:
+            self._mentioned.add(subject)
+            self.output.note(f"· {text}")
 
     def stop_answer(self) -> None:
         """Stops the turn that is being shown, if there is one."""
