@@ -158,6 +158,21 @@ def test_a_one_shot_question_takes_its_mode_from_the_command_line(home: Path, *,
     assert (home / "work" / "notes.txt").exists() is written
 
 
+async def test_a_plan_is_listed_by_what_was_typed_without_what_was_sent_along(home):
+    name = model(home, [[{"text": "no plan"}]] * 4)
+    async with shell(home, "--model", name) as term:
+        await term.enter("echo ran-before")
+        await term.prompts()
+        await term.enter(":plan count the files")
+        await term.sees("no plan that can be run")
+        await term.prompts()
+        await term.enter(":runs")
+        await term.sees("  plan  ")
+        await term.prompts()
+        listed = term.text.rpartition(":runs\n")[2]
+        assert "count the files" in listed and "ran-before" not in listed
+
+
 async def test_a_plan_of_the_plan_command_is_approved_before_it_runs_and_a_refused_one_does_nothing(home):
     steps = [{"id": "s1", "tool": "shell__run", "args": {"command": "touch made"}, "needs": []}]
     plan = json.dumps({"direct": False, "steps": steps})

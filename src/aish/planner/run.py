@@ -12,7 +12,7 @@ from aish.runs.ownership import OwnedRun, RunKeeper
 from aish.safety.redaction.redactor import MARK
 from aish.types.decisions import Mode
 from aish.types.events import LIMIT_ENDS, TurnEnd
-from aish.types.messages import UserMessage, user
+from aish.types.messages import TextPart, UserMessage, user
 from aish.types.requests import TurnRequest
 from aish.types.runs import Plan, Planning, RunKind, RunState
 from aish.types.usage import KeyBudget
@@ -66,8 +66,16 @@ async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> Asy
         payer=request.payer,
         mode=request.mode,
     )
-    async with keeper.start(RunKind.PLAN, body.question[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
+    async with keeper.start(RunKind.PLAN, _goal_of(request)[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
         yield PlanRun(run, body)
+
+
+def _goal_of(request: TurnRequest) -> str:
+    """What the user has typed: the first text. What a frontend sends along follows it."""
+    for message in request.input:
+        if isinstance(message, UserMessage):
+            return next((part.text for part in message.parts if isinstance(part, TextPart) and part.text.strip()), "")
+    return question_text(request)
 
 
 def question_text(request: TurnRequest) -> str:
