@@ -220,3 +220,13 @@ def test_metrics_count_what_was_asked(page, server):
     expect(page.locator("figure.chart", has_text="Turns").locator(".big")).not_to_have_text("0")
     expect(page.get_by_role("table", name="By model")).to_contain_text("short:short")
     expect(page.get_by_role("table", name="By day").locator("tbody tr")).not_to_have_count(0)
+
+
+def test_an_unknown_cost_is_not_shown_as_nothing(page, server):
+    known = {"calls": 3, "tokens": 9, "tokens_in": 6, "tokens_out": 3, "cost": 0.5, "unknown": 1}
+    unknown = {**known, "cost": 0.0, "unknown": 3}
+    found = {"rows": [{"day": "2026-01-01", **known}], "today": unknown, "total": known, "cap_day": None}
+    page.route("**/v1/spending*", lambda route: route.fulfill(json=found))
+    page.goto(f"{server.url}#/metrics")
+    expect(page.locator(".caps")).to_contain_text("cost unknown today; no cap for a day is set")
+    expect(page.get_by_role("table", name="By day")).to_contain_text("$0.50 + unknown")

@@ -109,7 +109,7 @@ async def test_what_a_session_cost_is_told_by_model_and_category(home):
     name = models(home, [[{"text": "one"}, USAGE], [{"text": "two"}, USAGE]])
     async with shell(home, "--model", name) as term:
         await did(term, "? go", "one")
-        await did(term, ":cost", "1000 tokens in, 100 out")
+        await did(term, ":cost", "1000 tokens in, 100 out; cost $")
         assert "$0.0120" in term.text
         await did(term, ":cost detail", "play:play  main")
         await did(term, ":cost reset", "counting from here")

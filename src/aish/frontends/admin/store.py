@@ -213,7 +213,7 @@ async def _show_cost(store: Store, arguments: argparse.Namespace, by: tuple[By, 
         print("", *bars, sep="\n")
     whole = total_spending(rows)
     print(
-        f"\n{format_calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; {format_cost(whole)}"
+        f"\n{format_calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; cost {format_cost(whole)}"
     )
     return 0
 

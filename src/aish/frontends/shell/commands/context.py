@@ -151,7 +151,7 @@ async def cost(shell: Shell, rest: str) -> None:
     spent = total_spending(rows)
     shell.output.note(
         f"this session: {format_calls(spent)}, {spent.prompt_tokens} tokens in, {spent.completion_tokens} out"
-        f"{estimate_note(spent)}; {format_cost(spent)}"
+        f"{estimate_note(spent)}; cost {format_cost(spent)}"
     )
     await _show_caps(shell)
 

@@ -56,20 +56,26 @@ async function showSpending(body) {
   return replace(body, caps(days), rowsTable("By day", "Day", "day", days.rows), rowsTable("By model", "Model", "model", models?.rows));
 }
 
+/** The known cost, and a note if the cost of some calls is unknown. */
+function spent(row) {
+  if (!row) return dollars(0);
+  if (row.unknown && row.unknown === row.calls) return dollars(null);
+  return dollars(row.cost) + (row.unknown && row.cost !== null ? " + unknown" : "");
+}
+
 function caps(found) {
   const today = found.today?.cost ?? 0;
   const cap = found.cap_day;
   const bar = cap ? make("meter", { min: 0, max: cap, high: cap * 0.8, value: Math.min(today, cap), "aria-label": "Spent today of the cap" }) : null;
-  const words = cap ? `${dollars(today)} today, of ${dollars(cap)} a day` : `${dollars(today)} today; no cap for a day is set`;
+  const words = cap ? `${spent(found.today)} today, of ${dollars(cap)} a day` : `${spent(found.today)} today; no cap for a day is set`;
   const session = found.cap_session ? `A session may spend ${dollars(found.cap_session)}.` : "No cap for a session is set.";
   return make("div", { class: "caps" }, make("p", {}, words), bar, make("p", { class: "dim" }, session));
 }
 
 function rowsTable(caption, head, field, rows) {
   if (!rows?.length) return line(`${caption}: nothing was spent in the last ${DAYS} days.`);
-  const cells = rows.map((row) => {
-    const more = row.unknown && row.cost !== null ? " + unknown" : "";
-    return [clean(String(row[field] ?? "")), count(row.calls), count(row.tokens_in), count(row.tokens_out), dollars(row.cost) + more];
-  });
+  const cells = rows.map((row) => (
+    [clean(String(row[field] ?? "")), count(row.calls), count(row.tokens_in), count(row.tokens_out), spent(row)]
+  ));
   return table(caption, [head, "Calls", "Tokens in", "Tokens out", "Cost"], cells);
 }
