@@ -98,6 +98,19 @@ async def test_an_approved_plan_does_not_take_a_mode_that_shift_tab_only_passed(
         await term.sees("So be it.")
 
 
+async def test_what_is_typed_instead_of_an_answer_to_a_plan_is_sent_with_enter(home):
+    name = model(home, [[{"text": "The plan: nothing.\n"}], [{"text": "A shorter plan.\n"}]])
+    async with shell(home, "--model", name, "--mode", "plan") as term:
+        await term.prompts("(plan) ›")
+        await term.enter("?plan something")
+        await term.prompts("[r]efuse ›")
+        await term.enter("what about a shorter one?")
+        await term.prompts("(plan) ✦ what about a shorter one?")
+        await term.enter("")
+        await term.sees("A shorter plan.")
+        await term.prompts("[r]efuse ›")
+
+
 async def test_a_plan_can_be_edited_and_the_model_gets_what_was_left(home):
     name = model(home, [[{"text": "The plan: nothing.\n"}], [{"text": "I follow yours.\n"}]])
     editor = home / "editor"

@@ -15,9 +15,10 @@ _WORK_OFF_EDITED = "This plan is approved instead of yours. Work it off now.\n\n
 
 async def ask_about_plan(shell: Shell, reply: str) -> str | None:
     """Puts the plan of an answer in plan mode to the user. Returns what to tell the model; None if it is not approved,
-    and plan mode goes on."""
+    and plan mode goes on. Any other text is what to tell the model instead: it stands at the prompt."""
     while True:
-        match ((await shell.read(_MENU)) or "").strip().lower():
+        typed = (await shell.read(_MENU)) or ""
+        match typed.strip().lower():
             case "a" | "approve" | "y" | "yes":
                 return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF)
             case "u" | "unasked":
@@ -28,8 +29,10 @@ async def ask_about_plan(shell: Shell, reply: str) -> str | None:
             case "" | "r" | "refuse" | "n" | "no":
                 shell.output.note("not approved; plan mode goes on (Shift-Tab or :mode leaves it)")
                 return None
-            case other:
-                shell.output.note(f"  {other!r} is none of these")
+            case _:
+                shell.output.note("not approved; plan mode goes on, and what you typed stands at the prompt")
+                shell.type_ahead(typed)
+                return None
 
 
 async def _edit(shell: Shell, plan: str) -> str | None:
