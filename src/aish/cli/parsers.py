@@ -230,7 +230,8 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
 
 def _serve_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="An OpenAI-compatible server that runs the tools itself.")
-    parser.add_argument("--listen", default="", metavar="HOST:PORT", help="where to listen (serve.listen)")
+    where = "where to listen (serve.listen); a port alone is one of this machine"
+    parser.add_argument("--listen", "--port", default="", metavar="HOST:PORT", help=where)
     parser.add_argument("--workspace", default="", metavar="DIR", help="where tools work; by default here")
     parser.add_argument("--key", action="append", default=[], metavar="KEY", help="a key for this run (repeatable)")
     parser.add_argument(

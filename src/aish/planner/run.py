@@ -66,7 +66,9 @@ async def plan_run(keeper: RunKeeper, request: TurnRequest, session: str) -> Asy
         payer=request.payer,
         mode=request.mode,
     )
-    async with keeper.start(RunKind.PLAN, _goal_of(request)[:_MAX_GOAL], msgspec.json.encode(body), session=session) as run:
+    async with keeper.start(
+        RunKind.PLAN, _goal_of(request)[:_MAX_GOAL], msgspec.json.encode(body), session=session
+    ) as run:
         yield PlanRun(run, body)
 
 

@@ -18,7 +18,7 @@ from support.engines import Bench
 from support.eventually import eventually
 from support.free_port import free_port
 from support.http_face import face
-from support.serving import request
+from support.serving import refuses, request
 
 SECRET = "hunter2-hunter2"
 
@@ -117,3 +117,13 @@ async def test_the_server_writes_json_where_it_is_told_to(tmp_path):
     told = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
     assert [line["route"] for line in told if line.get("route")] == ["/readyz"]
     assert all(line["request"] for line in told if line.get("route"))
+
+
+async def test_a_port_alone_is_one_of_this_machine(tmp_path):
+    command, port = Command(tmp_path), free_port()
+    server = command.start("serve", "--port", str(port))
+    try:
+        await eventually(lambda: not refuses(port), timeout_s=60)
+    finally:
+        ran = ended(server, signal.SIGTERM)
+    assert f"http://127.0.0.1:{port}" in ran.out + ran.err

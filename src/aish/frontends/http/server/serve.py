@@ -258,8 +258,8 @@ def _listen(arguments: argparse.Namespace, runtime: Runtime) -> tuple[str, int]:
 
 
 def read_listen(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port[:9]) > 65535:
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or int(port[:9]) > 65535:
         raise UsageError(f"{listen!r} is not HOST:PORT", hint="for example --listen 127.0.0.1:8600")
     return host.strip("[]") or "127.0.0.1", int(port)
 
