@@ -212,9 +212,8 @@ async def _show_cost(store: Store, arguments: argparse.Namespace, by: tuple[By, 
     if bars := chart_lines(group_spending(rows, by[:1])):
         print("", *bars, sep="\n")
     whole = total_spending(rows)
-    print(
-        f"\n{format_calls(whole)}, {whole.prompt_tokens} tokens in, {whole.completion_tokens} out; cost {format_cost(whole)}"
-    )
+    tokens = f"{whole.prompt_tokens} tokens in, {whole.completion_tokens} out"
+    print(f"\n{format_calls(whole)}, {tokens}; cost {format_cost(whole)}")
     return 0
 
 
