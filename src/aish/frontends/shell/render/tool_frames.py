@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -118,6 +117,8 @@ def changes_frame(arguments: str, columns: int) -> Frame:
 
 
 def _diff_lines(edit: dict[str, Any]) -> Iterator[str]:
+    import difflib  # not before the first prompt
+
     old, new = str(edit.get("old", "")), str(edit.get("new", ""))
     if len(old) + len(new) > _MAX_DIFFED_CHARS:
         yield f"{len(new)} characters"
