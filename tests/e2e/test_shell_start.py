@@ -128,6 +128,21 @@ async def test_a_question_typed_where_a_model_is_offered_stands_at_the_prompt(ho
         await term.sees("✦ how do I list files")
 
 
+async def test_without_a_model_a_question_for_a_command_is_answered_by_the_index(home):
+    env = {"AISH_DISCOVERY__ENABLED": "false"}
+    async with program(home, "from aish.__main__ import main; main()", **env) as term:
+        await term.sees("[Y/n]")
+        await term.enter("n")
+        await term.prompts()
+        await term.enter("how do I list files here?")
+        await term.sees("[r]un")
+        assert "\n  ls " in term.text and "no model to ask" not in term.text
+        await term.enter("")
+        await term.prompts()
+        await term.enter("why is the sky blue?")
+        await term.sees("no model to ask")
+
+
 def test_without_a_terminal_there_is_no_welcome(home):
     shutil.rmtree(home / "home" / ".local")
     env = {"HOME": str(home / "home"), "PATH": "/usr/bin:/bin"}

@@ -3,6 +3,7 @@
 import asyncio
 import io
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,7 +34,7 @@ class Person:
         output = Output(self.said, self.said, color=False)
         config = SimpleNamespace(shell=ShellConfig(continue_after_commands="never", attach_max_chars=1000))
         runtime = SimpleNamespace(config=config, find_commands=self._find, mcp_servers={}, explain=self._explain)
-        runtime.launch_context = SimpleNamespace(cwd="/", env={})
+        runtime.launch_context = SimpleNamespace(cwd=Path("/"), env={})
         runtime.skills, runtime.read_skill = tuple, None
         engine = SimpleNamespace(selector=SimpleNamespace(select=self._choose), turn=self._turn)
         request = TurnRequest(input=(user(""),))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from aish.config.schema.config import Config
-from aish.errors import UsageError
+from aish.errors import ModelNotFound, UsageError
 from aish.frontends.shell.commands.suggest import SNIPPETS, extract_command, run
 from aish.types.live_shell import CommandHint
 from aish.types.models import ModelProfile
@@ -47,7 +47,8 @@ def test_without_words_an_example_of_that_command_is_given(command, example):
     assert example in caught.value.hint
 
 
-def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
+@pytest.mark.parametrize("has_model", [True, False])
+def test_a_small_model_is_not_asked_where_a_line_is_known_to_work_nor_is_one_needed(capsys, has_model):
     """It would make one up."""
     line = "du -ah . | sort -rh | head -20"
 
@@ -55,6 +56,8 @@ def test_a_small_model_is_not_asked_where_a_line_is_known_to_work(capsys):
         return [CommandHint("du", "how much space files take", line)]
 
     async def resolve(model):
+        if not has_model:
+            raise ModelNotFound("no model to ask")
         return SimpleNamespace(info=ModelProfile("embedded", "small", parameters=135_000_000))
 
     @asynccontextmanager

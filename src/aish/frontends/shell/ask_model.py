@@ -15,7 +15,7 @@ import msgspec
 from aish.autonomy.turn_summary import TurnSummary
 from aish.config.instructions import find_project_folders
 from aish.config.paths import home_dir, real
-from aish.errors import StoreError
+from aish.errors import ModelNotFound, StoreError
 from aish.frontends.mentions import MentionScope, expand_mentions
 from aish.frontends.shell.approvals.proposal_menu import Offered, offer_commands
 from aish.frontends.shell.command_hints import (
@@ -44,7 +44,7 @@ _MAX_QUESTIONS = 5
 async def ask_model(shell: Shell, text: str) -> None:
     """Asks, prints the answer and offers to run what it proposes. Repeats while the user wants to continue."""
     hints = await shell.runtime.find_commands(text) if is_command_question(text) else ()
-    is_weak = is_command_question(text) and await _is_weak_model(shell, text)
+    is_weak = is_command_question(text) and await _has_no_strong_model(shell, text)
     known = ready_commands(hints) if is_weak else []
     if is_weak:
         for line in hint_lines(hints):
@@ -83,6 +83,16 @@ async def _ask_about_plan(shell: Shell, reply: str) -> str | None:
 async def _is_weak_model(shell: Shell, text: str) -> bool:
     request = msgspec.structs.replace(shell.request, input=(user(text),))
     return (await shell.find_model_info(request)).is_weak
+
+
+async def _has_no_strong_model(shell: Shell, text: str) -> bool:
+    """Without any model the index of commands still has an answer."""
+    try:
+        return await _is_weak_model(shell, text)
+    except ModelNotFound:
+        if shell.request.model:
+            raise
+        return True
 
 
 def _drop_missing(shell: Shell, commands: list[str]) -> list[str]:

@@ -11,7 +11,8 @@ import shutil
 from collections.abc import Sequence
 
 from aish.autonomy.turn_summary import TurnSummary
-from aish.errors import UsageError
+from aish.engine.engine import Engine
+from aish.errors import ModelNotFound, UsageError
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.approvals.consent import verdict_lines
 from aish.frontends.shell.command_hints import hints_for_model, is_command_question, program_of
@@ -85,7 +86,7 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
     request = TurnRequest(input=(question,), model=model, kept=False, system=_SUGGEST, limits=limits)
     async with runtime.engine(mcp=()) as engine:
         known = _first_example(hints) if is_command_question(text) else ""
-        if known and (await engine.router.resolve(model)).info.is_weak:
+        if known and await _has_no_strong_model(engine, model):
             output.line(visible(known))  # a small model invents command lines; this one is known
             return 0
         async with engine.turn(request) as batches:
@@ -100,6 +101,16 @@ async def _suggest(text: str, model: str, runtime: Runtime) -> int:
         return PROVIDER_FAILED
     output.line(visible(line))
     return 0
+
+
+async def _has_no_strong_model(engine: Engine, model: str) -> bool:
+    """Without any model the index of commands still has an answer."""
+    try:
+        return (await engine.router.resolve(model)).info.is_weak
+    except ModelNotFound:
+        if model:
+            raise
+        return True
 
 
 async def _explain(command: str, model: str, runtime: Runtime) -> int:
