@@ -17,11 +17,12 @@ from aish.tools.builtin.history import HistoryTools
 from aish.tools.registry import Registry
 from aish.types.checkpoints import RewindScope
 from aish.types.chunks import StepEnd, StepFinished
-from aish.types.context import ContextRules
+from aish.types.context import Background, ContextRules
+from aish.types.decisions import Mode
 from aish.types.events import Event, Status, TextDelta, UsageReported
 from aish.types.messages import UserMessage, text_of
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import StepRequest
+from aish.types.requests import StepRequest, TurnRequest
 from aish.types.usage import Category, KeyBudget
 from support.engines import Bench, bodies, call, results
 
@@ -64,11 +65,11 @@ def is_for_notes(request: StepRequest) -> bool:
     return request.messages[0].text.startswith("You keep the notes")
 
 
-def bench_of(provider: Small, store: Any = None, rules: ContextRules = RULES) -> Bench:
+def bench_of(provider: Small, store: Any = None, rules: ContextRules = RULES, **settings: Any) -> Bench:
     store = store or MemoryStore()
     tools = Registry()
     tools.add("history", HistoryTools(lambda: store))
-    return Bench(provider=provider, store=store, tools=tools, settings={"rules": rules})  # type: ignore[arg-type]
+    return Bench(provider=provider, store=store, tools=tools, settings={"rules": rules, **settings})  # type: ignore[arg-type]
 
 
 async def talk(bench: Bench, count: int, *, session: str = "", first: str = "q0 begin") -> tuple[str, list[Event]]:
@@ -115,6 +116,25 @@ async def test_the_tool_that_searches_is_offered_from_the_first_compaction_on():
     is_compacted = ["[earlier summary]" in first_words(request) for request in provider.conversation]
     assert is_compacted == [offers_search(request) for request in provider.conversation]
     assert is_compacted == sorted(is_compacted) and len(set(is_compacted)) == 2
+
+
+async def test_the_turn_that_is_compacted_tells_the_model_again_what_left_with_the_others():
+    provider, store = Small(), MemoryStore()
+
+    async def find_background(request: TurnRequest) -> Background:
+        return Background(memory="the user likes tea", project="src/app/main.py")
+
+    bench = bench_of(provider, store, find_background=find_background)
+    session = ""
+    for number in range(20):
+        events = await bench.run(f"q{number} " + "word " * 15, session=session, mode=Mode.AUTO, memory=True, project=True)
+        session = events[0].session
+    assert any("[earlier summary]" in first_words(request) for request in provider.conversation)
+    for request in provider.conversation:
+        sent = "".join(message.text for message in request.messages)
+        assert [sent.count(note) for note in ("[aish: auto mode", "likes tea", "src/app/main.py")] == [1, 1, 1]
+    asked = "".join(provider.asked_for_notes)
+    assert "likes tea" not in asked and "src/app/main.py" not in asked and "auto mode" not in asked
 
 
 async def test_a_fact_that_the_notes_forgot_is_found_in_the_history():

@@ -17,6 +17,7 @@ from aish.engine.model.router import Route, Router
 from aish.engine.model.side_call import SideCalls
 from aish.engine.model.stream_assembly import is_repetitive
 from aish.engine.prompt.history_cache import PastTurn
+from aish.engine.prompt.question_context import words_of
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.engine.prompt.window import cut_text
 from aish.errors import AishError
@@ -202,7 +203,7 @@ def _lines(turn: PastTurn) -> list[str]:
     for message in turn.messages:
         match message:
             case UserMessage():
-                lines.append(f"{_USER}{message.text}")
+                lines.append(f"{_USER}{words_of(message)}")
             case AssistantMessage(text, calls):
                 lines += [f"Assistant: {text}"] if text else []
                 lines += [f"Assistant called {call.name} {call.arguments[:_RESULT_CHARS]}" for call in calls]
@@ -228,7 +229,7 @@ def _find_goal(turns: Sequence[PastTurn]) -> str:
 def _find_files(turns: Sequence[PastTurn]) -> Iterator[str]:
     for message in _messages(turns):
         if isinstance(message, UserMessage):
-            yield from _FILE.findall(message.text)
+            yield from _FILE.findall(words_of(message))
         elif isinstance(message, AssistantMessage):
             for call in message.tool_calls:
                 yield from _FILE.findall(call.arguments)

@@ -16,7 +16,7 @@ from aish.engine.model.side_call import SideCalls
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.question_context import add_notes
+from aish.engine.prompt.question_context import add_mode_note, add_notes
 from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
@@ -89,29 +89,30 @@ class TurnBuilder:
             ask = answer_from(request.answers, ask)
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
 
-        async def prepare(conversation: Conversation) -> tuple[ToolSelection, ModelCaller]:
+        async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
             tools = await self._select_shown(
                 request, toolset, selected.route, conversation, interactive=ask is not None
             )
-            system = self._system_parts(request, selected.route, conversation, tools)
-            return tools, ModelCaller(
-                self._model_deps, selected, request, conversation, system, tools.specs, transcript, budget, events
+            told = await self._add_notes(request, selected.route, conversation)
+            system = self._system_parts(told, selected.route, conversation, tools)
+            return told, tools, ModelCaller(
+                self._model_deps, selected, told, conversation, system, tools.specs, transcript, budget, events
             )
 
-        tools, model = await prepare(conversation)
+        told, tools, model = await prepare(conversation)
         compaction_note = ""
         if conversation.past and (turns := await model.find_overdue_turns()):
             conversation, compaction_note = await self._compact(
                 session, conversation, turns, selected.route, request.payer
             )
-            tools, model = await prepare(conversation)
+            told, tools, model = await prepare(conversation)  # with the notes that have left with their turns
         if request.tool_choice.mode == "required":
             _check_demand(request.tool_choice, tools)
-        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, request, journal, toolset=toolset)
-        planner = await self._planner(plan, request, selected, tools, session, ask) if plan is not None else None
+        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, told, journal, toolset=toolset)
+        planner = await self._planner(plan, told, selected, tools, session, ask) if plan is not None else None
         notes = (*selected.notes, *filter(None, [compaction_note]), *self._note_changed_tools(tools.specs))
         past = conversation.past
-        return Turn(request, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
+        return Turn(told, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
 
     async def _compact(
         self,
@@ -132,15 +133,16 @@ class TurnBuilder:
             return conversation, summaries.failure_notice(exc)
         return conversation.after(summary), f"the window is nearly full: {count_turns(len(turns))} became notes"
 
-    async def add_background(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
+    async def _add_notes(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
         not told of the machine and the project: a longer prompt confuses them."""
+        told = add_mode_note(request, conversation.past)
         if not (request.memory or request.project or request.environment):
-            return request
+            return told
         background = await self._find_background(request)
         if route.info.is_weak:
             background = msgspec.structs.replace(background, fixed="", place="")
-        request = add_notes(request, background, conversation.past)
+        request = add_notes(told, background, conversation.past)
         if not background.fixed:
             return request
         return msgspec.structs.replace(request, system=compose_system(request.system, background.fixed))
@@ -159,7 +161,7 @@ class TurnBuilder:
         """What the model would be sent for this request now, by parts."""
         toolset = self.toolset(request.dynamic_mcp)
         tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=True)
-        request = await self.add_background(request, selected.route, conversation)
+        request = await self._add_notes(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
             EventFactory(request.session, "", self._clock.now_ns),

@@ -19,7 +19,6 @@ import msgspec
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.compaction import Summaries
 from aish.engine.prompt.conversation import Conversation, Conversations
-from aish.engine.prompt.question_context import add_mode_note
 from aish.engine.turn.builder import TurnBuilder
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
@@ -142,16 +141,13 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
-        if request.mode is not None:
-            request = add_mode_note(request, conversation.past)
-        request = await self._builder.add_background(request, selected.route, conversation)
         turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
         record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)
         if not request.kept:
             return self._recorder.begin(turn, record)
         recording = self._recorder.begin(turn, None)
         try:
-            given = self._recorder.redact_messages(request.input)
+            given = self._recorder.redact_messages(turn.request.input)
             await self._store.start_turn(msgspec.structs.replace(record, input=given))
         except BaseException:
             await self.end(recording, plan, None)
