@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from aish.engine.tools.tool_index import ToolIndex
-from aish.engine.tools.tool_search import CALL_NAME, SEARCH_NAME
+from aish.engine.tools.tool_search import CALL_NAME, SEARCH_NAME, ToolUses
+from aish.process.clock import SystemClock
 from aish.providers.scripted import ScriptedProvider
 from aish.storage.memory import MemoryStore
-from aish.types.context import ContextRules
+from aish.types.context import Background, ContextRules
 from aish.types.decisions import Answer, Choice
 from aish.types.events import DecisionMade, TextDelta
 from aish.types.messages import text_of
 from aish.types.models import Capabilities, ModelProfile
-from aish.types.requests import ToolChoice
+from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 from support.engines import Bench, Tools, bodies, call, policy_gate, results
 
@@ -155,10 +156,31 @@ async def test_the_smallest_models_see_the_tools_that_fit_their_question() -> No
     assert "tickets__close" in names and len(names) <= 8 and SEARCH_NAME not in names
 
 
-async def test_a_tool_that_the_request_demands_is_shown() -> None:
-    made, provider = bench()
+@pytest.mark.parametrize("parameters", [8_000_000_000, 135_000_000])
+async def test_a_tool_that_the_request_demands_is_shown(parameters: int) -> None:
+    made, provider = bench(parameters=parameters)
     await made.run(model="sized:model", tool_choice=ToolChoice("required", "tickets__close"), ask=yes)
     assert "tickets__close" in [spec.name for spec in provider.requests[0].tools]
+
+
+async def test_the_tools_of_the_smallest_models_fit_the_question_and_not_what_aish_adds_to_it() -> None:
+    async def find_background(request: TurnRequest) -> Background:
+        return Background(memory="tickets: the user wants to close tickets")
+
+    made, provider = bench(parameters=135_000_000, settings={"find_background": find_background})
+    await made.run("other7 please", model="sized:model", memory=True, ask=yes)
+    assert "close tickets" in provider.requests[0].messages[-1].text
+    assert "tickets__close" not in [spec.name for spec in provider.requests[0].tools]
+
+
+async def test_names_of_tools_that_come_and_go_are_not_kept_for_ever() -> None:
+    uses = ToolUses(MemoryStore(), SystemClock())
+    await uses.note("often")
+    for number in range(3000):
+        await uses.note("often")
+        await uses.note(f"once{number}")
+    counts = await uses.load()
+    assert len(counts) <= 2000 and counts["often"] == 3001
 
 
 def spec(name: str, description: str, *parameters: str) -> ToolSpec:

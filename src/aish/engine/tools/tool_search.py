@@ -33,6 +33,7 @@ _MAX_FOR_SMALL_MODELS = 8
 _MAX_NAMES_CHARS = 4000  # about 1 000 tokens
 _MAX_SHOWN_SETS = 32
 _MAX_COUNTED = 1000  # names of tools
+_MAX_SIZES = 10_000  # clients of a server may bring servers with tools of any name
 _USES = "tool_uses"  # the kind of the document that counts them
 _OWN_SOURCES = (HISTORY_SOURCE, "shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
 
@@ -78,6 +79,8 @@ class ToolUses:
         await self.load()
         assert self._counts is not None
         self._counts[name] += 1
+        if len(self._counts) > 2 * _MAX_COUNTED:
+            self._counts = Counter(dict(self._counts.most_common(_MAX_COUNTED)))
         body = msgspec.json.encode(dict(self._counts.most_common(_MAX_COUNTED)))
         await self._store.put(Document(_USES, _USES, body, created_ms=self._clock.now_ms()), wait=False)
 
@@ -114,14 +117,15 @@ class ToolLimiter:
             shown = self._shown[names, room] = frozenset(self._choose(own, await self._uses.load(), room))
             if len(self._shown) > _MAX_SHOWN_SETS:
                 self._shown.popitem(last=False)
+        self._shown.move_to_end((names, room))
         visible = [spec for spec in own if spec.name in shown or spec.name == demanded]
         hidden = [spec for spec in own if spec.name not in shown]
         return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
 
-    def limit_to_question(self, tools: ToolSelection, question: str) -> ToolSelection:
-        """The selection with the tools that fit the question best, for the smallest models."""
+    def limit_to_question(self, tools: ToolSelection, question: str, *, demanded: str = "") -> ToolSelection:
+        """The selection with the tools that fit the question best, for the smallest models. `demanded` as in `limit`."""
         own = tools.own_specs
-        found = {spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)}
+        found = {demanded, *(spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS))}
         return tools.show_only([spec for spec in own if spec.name in found], (), None)
 
     def _room(self, window: int | None) -> int:
@@ -145,6 +149,8 @@ class ToolLimiter:
     def _size(self, spec: ToolSpec) -> int:
         found = self._sizes.get(spec.name)
         if found is None or found[0] is not spec:
+            if len(self._sizes) >= _MAX_SIZES:
+                self._sizes.clear()
             found = self._sizes[spec.name] = spec, len(encode_counted_tools((spec,)))
         return found[1]
 

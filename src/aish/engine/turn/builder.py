@@ -220,9 +220,9 @@ class TurnBuilder:
         tools = self._select_for(request, toolset, interactive=interactive, searches=searches)
         if len(tools.specs) <= MANY_TOOLS or not self._limiter.is_needed(tools, route.info.context_size):
             return tools
-        if route.info.is_weak:
-            return self._limiter.limit_to_question(tools, question_text(request))
         demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
+        if route.info.is_weak:
+            return self._limiter.limit_to_question(tools, question_text(request), demanded=demanded)
         return await self._limiter.limit(tools, route.info.context_size, demanded=demanded)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
