@@ -9,8 +9,11 @@ import pytest
 
 from aish.app import serving_runtime
 from aish.config.user_decisions import trust_project_file
-from aish.types.messages import user
+from aish.types.events import TurnEnd
+from aish.types.messages import text_of, user
+from aish.types.records import SessionRecord, TurnRecord
 from aish.types.requests import TurnRequest
+from aish.types.usage import Usage
 from support.recording_upstream import recording_upstream, text
 
 
@@ -60,3 +63,27 @@ async def test_what_is_not_trusted_is_not_told(project: Path) -> None:
     body = await asked(project)
     assert [message["role"] for message in body["messages"]] == ["user"]
     assert "skills__read" not in tool_descriptions(body)
+
+
+class Asked:
+    """What a tool is told of its call."""
+
+    session, turn, call, owner, is_proved = "sess_a", "turn_a", "call_a", "", False
+
+    def status(self, text: str) -> None: ...
+
+    def output(self, text: str) -> None: ...
+
+
+async def test_the_history_that_a_model_searches_is_that_of_its_engine(project: Path) -> None:
+    runtime = serving_runtime((), str(project))
+    async with runtime.engine() as stored:
+        apart, unstored = runtime.engine_in(project, stored, {}), runtime.unstored_engine()
+        for engine, said in ((stored, "kept"), (unstored, "not kept")):
+            await engine.store.create_session(SessionRecord("sess_a", 1, 1, "a", "m"))
+            await engine.store.start_turn(TurnRecord("turn_a", "sess_a", 0, "m", 1, ()))
+            ended = {"end": TurnEnd.ANSWERED, "finished_ms": 2, "messages": (user(said),), "usage": Usage()}
+            await engine.store.finish_turn("turn_a", **ended)
+        for engine, said in ((unstored, "not kept"), (apart, "kept")):
+            found = await engine.tools.call("history__search", {"query": "kept"}, Asked())
+            assert text_of(found.parts) == f"turn 1, user: {said}"

@@ -238,11 +238,13 @@ class Container:
 
     def unstored_engine(self) -> Engine:
         store = make_store(msgspec.structs.replace(self.config.store, enabled=False))
+        self._tools.remove(HISTORY_SOURCE)
+        self._tools.add(HISTORY_SOURCE, HistoryTools(lambda: store))
         return self._engines.make(self._tools, self._gate, lambda: store, self._background, serving=False, shared=False)
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)
-        tools = other._make_local_tools()
+        tools = other._make_local_tools(lambda: base.store)
         for alias, source in more.items():
             tools.add(alias, source)
         return self._engines.derive_engine(base, tools, other._gate)
@@ -424,10 +426,10 @@ class Container:
     def _confines_tenants(self) -> bool:
         return self._commands.sandbox.separates_tenants
 
-    def _make_local_tools(self) -> Registry:
+    def _make_local_tools(self, find_store: Callable[[], Store] | None = None) -> Registry:
         tools = Registry()
         tools.add("runtime", RuntimeTools(self._clock))
-        tools.add(HISTORY_SOURCE, HistoryTools(lambda: self.store))
+        tools.add(HISTORY_SOURCE, HistoryTools(find_store or (lambda: self.store)))
         tools.add("shell", self._commands.tools())
         tools.add("skills", self._skill_tools)
         return tools

@@ -5,6 +5,7 @@ It reads that session only, which the sender of the request may use anyway. Stor
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
@@ -18,6 +19,7 @@ from aish.types.records import TurnRecord
 from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Arguments, Effect, ResultStatus, ToolOutput, ToolSpec
 
 _MAX_FOUND = 8
+_MAX_WORDS = 50
 _EXCERPT_CHARS = 500
 _MAX_TURN_CHARS = 16_000
 _PAGE = 200  # turns read at once
@@ -66,22 +68,16 @@ class HistoryTools:
         """The store belongs to others."""
 
     async def _search(self, session: str, query: str) -> str:
-        words = set(query.casefold().split())
+        words = set(query.casefold().split()[:_MAX_WORDS])
         if not words:
             raise ToolError("there is nothing to search for; give a query or a turn", status=ResultStatus.BAD_ARGUMENTS)
         rewinds = await self._find_rewinds(session)
-        best: list[tuple[int, int, int, str]] = []  # words that were found, turn, message, excerpt
-        async for turn in self._turns(session):
-            if rewinds.has_cut(turn.number):
-                continue
-            for place, (role, text) in enumerate(_texts(turn.messages)):
-                if count := sum(word in text.casefold() for word in words):
-                    found = (count, turn.number, place, f"turn {turn.number}, {role}: {_excerpt(text, words)}")
-                    if len(best) < _MAX_FOUND:
-                        heapq.heappush(best, found)
-                    else:
-                        heapq.heappushpop(best, found)
-        return "\n\n".join(excerpt for *_, excerpt in sorted(best, reverse=True)) or "nothing was found"
+        best: list[_Found] = []
+        async for page in self._pages(session):
+            turns = [turn for turn in page if not rewinds.has_cut(turn.number)]
+            best = heapq.nlargest(_MAX_FOUND, (*best, *await asyncio.to_thread(_find_in, turns, words)))
+        shown = (f"turn {number}, {role}: {_excerpt(text, words)}" for _, number, _, role, text in best)
+        return "\n\n".join(shown) or "nothing was found"
 
     async def _read_turn(self, session: str, number: int) -> str:
         turns = await self._store().list_turns(session, before=number + 1, limit=1)
@@ -97,16 +93,28 @@ class HistoryTools:
         document = await self._store().find(REWIND_KIND, session)
         return msgspec.json.decode(document.body, type=SessionRewinds) if document else SessionRewinds()
 
-    async def _turns(self, session: str) -> AsyncIterator[TurnRecord]:
-        """All turns, the newest first."""
+    async def _pages(self, session: str) -> AsyncIterator[Sequence[TurnRecord]]:
+        """All turns in pages, the newest page first."""
         before: int | None = None
         for _ in range(_MAX_TURNS // _PAGE):
             page = await self._store().list_turns(session, before=before, limit=_PAGE)
-            for turn in reversed(page):
-                yield turn
+            yield page
             if len(page) < _PAGE:
                 return
             before = page[0].number
+
+
+_Found = tuple[int, int, int, str, str]  # words that were found, turn, message, role, text
+
+
+def _find_in(turns: Sequence[TurnRecord], words: set[str]) -> list[_Found]:
+    found: list[_Found] = []
+    for turn in turns:
+        for place, (role, text) in enumerate(_texts(turn.messages)):
+            lowered = text.casefold()
+            if count := sum(word in lowered for word in words):
+                found.append((count, turn.number, place, role, text))
+    return heapq.nlargest(_MAX_FOUND, found)
 
 
 def _texts(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
