@@ -184,6 +184,23 @@ async def test_a_summary_that_may_tell_of_rewound_turns_goes(tmp_path):
     assert await place.bench.store.find("summary", place.session) is None
 
 
+async def test_a_summary_of_turns_that_stay_stays_and_the_prompt_begins_as_before(tmp_path):
+    place = Place(tmp_path, [], [], [], [], [])
+    for text in ("one", "two", "three"):
+        await place.ask(text)
+    await place.bench.store.put(Document("summary", place.session, b'{"upto":1,"text":"one was said"}'))
+    await place.ask("four")
+    result = await place.rewind("4", CONVERSATION)
+    await place.ask("another four")
+    requests = place.bench.scripted.requests
+    assert "one was said" in requests[-1].messages[0].text
+    assert requests[-1].messages[:-1] == requests[-2].messages[:-1]
+    await place.rewind(result.undo, CONVERSATION)
+    assert await place.bench.store.find("summary", place.session) is not None
+    await place.rewind("1", CONVERSATION)
+    assert await place.bench.store.find("summary", place.session) is None
+
+
 async def test_a_checkpoint_that_fails_is_told_once_and_the_turn_goes_on(tmp_path):
     place = Place(tmp_path, [write("a", "1")], [write("b", "1")])
     (tmp_path / "state").write_text("no folder")

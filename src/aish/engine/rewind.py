@@ -184,8 +184,11 @@ class Rewinds:
             return RewindResult(rewinds.rewinds[-1].id, tuple(changes), turns)
 
     async def _cut(self, session: str, rewinds: SessionRewinds, cuts: tuple[Cut, ...]) -> int:
-        """Returns how many more turns are cut now. The summary goes, too, because it may tell of turns that are cut."""
-        await self._store.delete(compaction.KIND, session)
+        """Returns how many more turns are cut now. The summary goes, too, if it covers a turn that leaves or comes
+        back."""
+        first = _first_difference(rewinds.cuts, cuts)
+        if first is not None and (await compaction.find_summary(self._store, session)).upto >= first:
+            await self._store.delete(compaction.KIND, session)
         await _store_rewinds(self._store, session, msgspec.structs.replace(rewinds, cuts=cuts))
         return _count_turns(cuts) - _count_turns(rewinds.cuts)
 
@@ -286,6 +289,15 @@ def _join_cuts(cuts: Sequence[Cut]) -> tuple[Cut, ...]:
         else:
             joined.append((first, last))
     return tuple(joined)
+
+
+def _first_difference(before: Sequence[Cut], after: Sequence[Cut]) -> int | None:
+    """The first turn that only one of them cuts; None if there is none."""
+    turns: set[int] = set()
+    for first, last in {*before} ^ {*after}:
+        turns.update((first, last + 1))
+    old, new = SessionRewinds(cuts=tuple(before)), SessionRewinds(cuts=tuple(after))
+    return min((turn for turn in turns if old.has_cut(turn) != new.has_cut(turn)), default=None)
 
 
 def _count_turns(cuts: Sequence[Cut]) -> int:

@@ -82,6 +82,11 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n".join(line for line in lines if line)
 
 
+async def find_summary(store: Store, session: str) -> Summary:
+    document = await store.find(KIND, session) if session else None
+    return msgspec.json.decode(document.body, type=Summary) if document else Summary()
+
+
 class Summaries:
     def __init__(self, store: Store, router: Router, side_calls: SideCalls, rules: ContextRules) -> None:
         self._store = store
@@ -98,8 +103,7 @@ class Summaries:
         return f"earlier turns left the window without a summary: {error.message}"
 
     async def find(self, session: str) -> Summary:
-        document = await self._store.find(KIND, session) if session else None
-        return msgspec.json.decode(document.body, type=Summary) if document else Summary()
+        return await find_summary(self._store, session)
 
     async def extend(
         self,
