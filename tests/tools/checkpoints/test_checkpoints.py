@@ -570,3 +570,22 @@ def test_the_workspace_is_the_folder_of_the_start_or_the_project_the_user_went_t
     (tmp_path / "home/p/src").mkdir()
     (tmp_path / "home/q").mkdir()
     assert find_workspace(tmp_path / launched, tmp_path / now, tmp_path / "home") == tmp_path / expected
+
+
+def test_turns_that_wait_for_a_checkpoint_leave_threads_for_other_work(root):
+    import fcntl
+
+    points = make(root)
+    run(points.take())
+    [lock] = (root.parent / "state").rglob("lock")
+
+    async def work() -> None:
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            takes = [asyncio.ensure_future(points.take()) for _ in range(50)]
+            await asyncio.sleep(0)  # all of them begin
+            async with asyncio.timeout(10):
+                assert await asyncio.to_thread(lambda: "done") == "done"
+        assert len({taken.number for taken in await asyncio.gather(*takes)}) == 1
+
+    run(work())

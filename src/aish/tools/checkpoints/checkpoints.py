@@ -48,15 +48,20 @@ class WorkspaceCheckpoints:
     def __init__(self, settings: CheckpointSettings, find_workspace: Callable[[], Path]) -> None:
         self._settings = settings
         self._find_workspace = find_workspace
+        # The turns of a server that wait for the files here must not take all threads that there are for such work.
+        self._one_at_a_time = asyncio.Lock()
 
     async def take(self, before: Checkpoint | None = None) -> Checkpoint:
-        return await asyncio.to_thread(self._take, before)
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._take, before)
 
     async def compare(self, root: str, numbers: Iterable[int]) -> Mapping[int, FileChanges]:
-        return await asyncio.to_thread(self._compare, Path(root), tuple(numbers))
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._compare, Path(root), tuple(numbers))
 
     async def restore(self, checkpoint: Checkpoint) -> RestoredFiles:
-        return await asyncio.to_thread(self._restore, checkpoint)
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._restore, checkpoint)
 
     def _take(self, before: Checkpoint | None) -> Checkpoint:
         root = self._check_root(Path(before.root) if before else self._find_workspace())
