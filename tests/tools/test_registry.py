@@ -70,7 +70,7 @@ def test_the_list_is_the_very_same_until_a_source_offers_another():
     assert names(made) == []
 
 
-@pytest.mark.parametrize("alias", ["", "a__b", "a b", "a.b", "x_", "ü"])
+@pytest.mark.parametrize("alias", ["", "a__b", "a b", "a.b", "x_", "ü", "tools"])
 def test_an_alias_that_could_not_be_told_apart_is_refused(alias):
     with pytest.raises(UsageError):
         Registry().add(alias, Tools())

@@ -17,7 +17,7 @@ import msgspec
 
 from aish.errors import ToolError, UsageError
 from aish.ports import CallContext, Previewing, Toolset, Witnessing
-from aish.types.tools import MAX_NAME_CHARS, Arguments, ResultStatus, ToolOutput, ToolSpec, wire_name
+from aish.types.tools import MAX_NAME_CHARS, SEARCH_SOURCE, Arguments, ResultStatus, ToolOutput, ToolSpec, wire_name
 
 
 class Binding(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Registry:
                 f"'{alias}' cannot name a source of tools",
                 hint="use letters, digits, '-' and single '_', not ending in '_'",
             )
-        if alias in self._sources:
+        if alias in self._sources or alias == SEARCH_SOURCE:
             raise UsageError(f"there is already a source of tools named {alias}", hint="choose another name")
         self._sources[alias] = source
 

@@ -139,6 +139,8 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 # The toolset that searches the turns of a session, and its tool. It is offered when turns have been compacted.
 HISTORY_SOURCE = "history"
 HISTORY_SEARCH = "history__search"
+# The source of the tools by which a model finds and calls others. They are no toolset, so no toolset may have the name.
+SEARCH_SOURCE = "tools"
 
 
 def wire_name(name: str) -> str:

@@ -23,9 +23,9 @@ from aish.ports import Clock, Store
 from aish.tool_calls.repair.repair import BadArguments, parse_arguments
 from aish.types.messages import ToolCall
 from aish.types.records import Document
-from aish.types.tools import HISTORY_SOURCE, Effect, ToolSpec
+from aish.types.tools import HISTORY_SOURCE, SEARCH_SOURCE, Effect, ToolSpec
 
-SEARCH_NAME, CALL_NAME = "tools__search", "tools__call"
+SEARCH_NAME, CALL_NAME = f"{SEARCH_SOURCE}__search", f"{SEARCH_SOURCE}__call"
 # Of a model whose window is unknown; most of those are large ones.
 _USUAL_WINDOW = 128_000
 _MAX_FOUND = 5
@@ -50,7 +50,7 @@ _CALL = ToolSpec(
         "additionalProperties": False,
     },
     Effect.READ,
-    "tools",
+    SEARCH_SOURCE,
 )
 _SEARCH_SCHEMA = {
     "type": "object",
@@ -206,4 +206,4 @@ def _describe_search(hidden: Sequence[ToolSpec]) -> ToolSpec:
         cut = listed if len(listed) <= each else f"{listed[:each].rpartition(', ')[0]}, …"
         lines.append(f"- {source} ({len(names)}): {cut}")
     text = f"Find tools by what they do. There are {len(hidden)} more than you see:"
-    return ToolSpec(SEARCH_NAME, "\n".join((text, *lines)), _SEARCH_SCHEMA, Effect.READ, "tools")
+    return ToolSpec(SEARCH_NAME, "\n".join((text, *lines)), _SEARCH_SCHEMA, Effect.READ, SEARCH_SOURCE)
