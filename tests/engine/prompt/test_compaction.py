@@ -127,7 +127,9 @@ async def test_the_turn_that_is_compacted_tells_the_model_again_what_left_with_t
     bench = bench_of(provider, store, find_background=find_background)
     session = ""
     for number in range(20):
-        events = await bench.run(f"q{number} " + "word " * 15, session=session, mode=Mode.AUTO, memory=True, project=True)
+        events = await bench.run(
+            f"q{number} " + "word " * 15, session=session, mode=Mode.AUTO, memory=True, project=True
+        )
         session = events[0].session
     assert any("[earlier summary]" in first_words(request) for request in provider.conversation)
     for request in provider.conversation:

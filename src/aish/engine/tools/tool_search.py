@@ -123,10 +123,10 @@ class ToolLimiter:
         return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
 
     def limit_to_question(self, tools: ToolSelection, question: str, *, demanded: str = "") -> ToolSelection:
-        """The selection with the tools that fit the question best, for the smallest models. `demanded` as in `limit`."""
+        """The selection with the tools that fit the question best, for the smallest models, and with `demanded`."""
         own = tools.own_specs
-        found = {demanded, *(spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS))}
-        return tools.show_only([spec for spec in own if spec.name in found], (), None)
+        found = {spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)}
+        return tools.show_only([spec for spec in own if spec.name in found or spec.name == demanded], (), None)
 
     def _room(self, window: int | None) -> int:
         """In bytes."""

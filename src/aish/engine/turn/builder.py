@@ -90,29 +90,27 @@ class TurnBuilder:
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
 
         async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
-            tools = await self._select_shown(
-                request, toolset, selected.route, conversation, interactive=ask is not None
+            interactive = ask is not None
+            tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=interactive)
+            full = await self._add_notes(request, selected.route, conversation)
+            system = self._system_parts(full, selected.route, conversation, tools)
+            model = ModelCaller(
+                self._model_deps, selected, full, conversation, system, tools.specs, transcript, budget, events
             )
-            told = await self._add_notes(request, selected.route, conversation)
-            system = self._system_parts(told, selected.route, conversation, tools)
-            return told, tools, ModelCaller(
-                self._model_deps, selected, told, conversation, system, tools.specs, transcript, budget, events
-            )
+            return full, tools, model
 
-        told, tools, model = await prepare(conversation)
+        full, tools, model = await prepare(conversation)
         compaction_note = ""
         if conversation.past and (turns := await model.find_overdue_turns()):
             conversation, compaction_note = await self._compact(
                 session, conversation, turns, selected.route, request.payer
             )
-            told, tools, model = await prepare(conversation)  # with the notes that have left with their turns
-        if request.tool_choice.mode == "required":
-            _check_demand(request.tool_choice, tools)
-        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, told, journal, toolset=toolset)
-        planner = await self._planner(plan, told, selected, tools, session, ask) if plan is not None else None
+            full, tools, model = await prepare(conversation)  # with the notes that have left with their turns
+        _check_demand(request.tool_choice, tools)
+        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset)
+        planner = await self._planner(plan, full, selected, tools, session, ask) if plan is not None else None
         notes = (*selected.notes, *filter(None, [compaction_note]), *self._note_changed_tools(tools.specs))
-        past = conversation.past
-        return Turn(told, tools, notes, past, model, make_dispatcher, planner, budget, events, transcript)
+        return Turn(full, tools, notes, conversation.past, model, make_dispatcher, planner, budget, events, transcript)
 
     async def _compact(
         self,
@@ -136,13 +134,13 @@ class TurnBuilder:
     async def _add_notes(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
         not told of the machine and the project: a longer prompt confuses them."""
-        told = add_mode_note(request, conversation.past)
+        full = add_mode_note(request, conversation.past)
         if not (request.memory or request.project or request.environment):
-            return told
+            return full
         background = await self._find_background(request)
         if route.info.is_weak:
             background = msgspec.structs.replace(background, fixed="", place="")
-        request = add_notes(told, background, conversation.past)
+        request = add_notes(full, background, conversation.past)
         if not background.fixed:
             return request
         return msgspec.structs.replace(request, system=compose_system(request.system, background.fixed))
@@ -335,6 +333,8 @@ def count_turns(number: int) -> str:
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:
+    if choice.mode != "required":
+        return
     names = [spec.name for spec in tools.specs]
     if not names:
         raise UsageError(
