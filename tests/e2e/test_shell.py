@@ -781,6 +781,8 @@ async def test_without_a_store_that_can_be_written_questions_are_answered_all_th
     async with shell(home, AISH_STORE__PATH="/proc/nothing/aish.db") as term:
         await did(term, "please add 2 and 3 for me", "The result of runtime__add is 5.")
         assert "from here on nothing is kept" in term.text
+        await did(term, ":cost", "this session: 2 calls")
+        await did(term, ":sessions", "  1 turn   please add 2 and 3")
         await did(term, ":clear", "›")
         await did(term, "please add 4 and 5 for me", "is 9.")
         assert term.raw.count(b"from here on") == 1

@@ -160,7 +160,7 @@ async def _spent_rows(shell: Shell) -> list[SpentRow]:
     session = shell.request.session
     if not session:
         return []
-    return list(await shell.runtime.store.list_spent(since_ms=shell.cost_since_ms, session=session))
+    return list(await shell.engine.store.list_spent(since_ms=shell.cost_since_ms, session=session))
 
 
 async def _show_caps(shell: Shell) -> None:
@@ -168,10 +168,10 @@ async def _show_caps(shell: Shell) -> None:
     caps = shell.engine.ledger.caps
     if caps.session is not None:
         session = shell.request.session
-        spent = (await shell.runtime.store.sum_spending(session=session)).cost if session else 0.0
+        spent = (await shell.engine.store.sum_spending(session=session)).cost if session else 0.0
         shell.output.note(f"cap for a session: {dollars(caps.session)}, {dollars(max(0.0, caps.session - spent))} left")
     if caps.day is not None:
-        today = await shell.runtime.store.sum_spending(since_ms=day_start_ms(time.time_ns() // 1_000_000))
+        today = await shell.engine.store.sum_spending(since_ms=day_start_ms(time.time_ns() // 1_000_000))
         shell.output.note(f"cap for a day: {dollars(caps.day)}, {dollars(max(0.0, caps.day - today.cost))} left")
 
 

@@ -144,7 +144,7 @@ async def quit_(shell: Shell, rest: str) -> None:
 
 
 async def sessions(shell: Shell, rest: str) -> None:
-    found = await shell.runtime.store.list_sessions(limit=_MAX_SESSIONS, search=rest)
+    found = await shell.engine.store.list_sessions(limit=_MAX_SESSIONS, search=rest)
     for session in found:
         when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         here = "*" if session.id == shell.request.session else " "
@@ -156,7 +156,7 @@ async def sessions(shell: Shell, rest: str) -> None:
 
 async def resume(shell: Shell, rest: str) -> None:
     """Resumes a session by its id or a unique beginning of one; by default the latest other session."""
-    store = shell.runtime.store
+    store = shell.engine.store
     if rest:
         exact = await store.find_session(rest)
         found = [exact] if exact else await store.list_sessions(limit=2, under=rest)
@@ -171,7 +171,7 @@ async def resume(shell: Shell, rest: str) -> None:
 
 async def show_session(shell: Shell) -> None:
     """Shows the session that the shell was started in."""
-    if session := await shell.runtime.store.find_session(shell.request.session):
+    if session := await shell.engine.store.find_session(shell.request.session):
         await _resume(shell, session)
 
 
@@ -182,7 +182,7 @@ async def _resume(shell: Shell, session: SessionRecord) -> None:
     shell.change_request(session=session.id)
     shell.output.note(f"going on with {session.id}: {session.title}")
     _show_messages(shell, messages, user_text=_question_only)
-    turns = await shell.runtime.store.list_turns(session.id)
+    turns = await shell.engine.store.list_turns(session.id)
     if turns and turns[-1].end is not TurnEnd.ANSWERED:
         shell.output.note(f"it stopped there: {turns[-1].end}")
 
