@@ -111,8 +111,6 @@ T = TypeVar("T")
 _MAX_CONVERSATIONS = 20_000
 # Many callers may begin in the same words. Their requests are spread when one member has so many more than another.
 _MAX_MORE_IN_FLIGHT = 3
-# A turn of no session has its own id in place of a session's.
-_NO_SESSION = "turn_"
 # Of each message at the beginning of a conversation, to tell conversations apart.
 _OPENING_CHARS = 2000
 # Long enough to spare requests the dead endpoint, short enough to notice its return.
@@ -177,8 +175,8 @@ class _Homes:
 def _conversation_of(request: StepRequest) -> tuple[str, bool]:
     """What the requests of one conversation have in common, and whether it is surely one conversation. That is its
     session or, if the client keeps the conversation, its beginning."""
-    if request.session and not request.session.startswith(_NO_SESSION):
-        return request.session, True
+    if request.conversation:
+        return request.conversation, True
     opening: list[str] = []
     for message in request.messages:
         opening.append(message.text[:_OPENING_CHARS])

@@ -197,6 +197,11 @@ class StepRequest(msgspec.Struct, frozen=True):
     plans_calls: bool = False
     is_side_call: bool = False
 
+    @property
+    def conversation(self) -> str:
+        """The session; "" for a turn of no session, which has its own id in place of one."""
+        return "" if self.session.startswith("turn_") else self.session
+
 
 Ids = Sequence[int]  # token ids of the model's own tokenizer
 Inputs = Sequence[str] | Sequence[Ids]

@@ -29,8 +29,6 @@ from aish.types.requests import StepRequest
 CacheHintRule = Literal["auto", "always", "never"]
 
 SESSION_HEADER = "x-session-id"
-# A turn of no session has its own id in place of a session's.
-_NO_SESSION = "turn_"
 _ID_CHARS = 32
 _EPHEMERAL: Json = {"type": "ephemeral"}
 _ANTHROPIC = re.compile(r"(?:^|/)(?:anthropic/|claude)", re.IGNORECASE)
@@ -38,9 +36,7 @@ _ANTHROPIC = re.compile(r"(?:^|/)(?:anthropic/|claude)", re.IGNORECASE)
 
 @lru_cache(maxsize=1024)
 def session_id(session: str) -> str:
-    """An id of the session for others, "" for a turn of no session. It does not tell who owns the session."""
-    if not session or session.startswith(_NO_SESSION):
-        return ""
+    """An id of the session for others. It does not tell who owns the session."""
     return hashlib.sha256(session.encode()).hexdigest()[:_ID_CHARS]
 
 
@@ -53,9 +49,9 @@ class CacheHints:
         self.slots = 0
 
     def header(self, request: StepRequest) -> tuple[tuple[str, str], ...]:
-        if self._is_off or not (id := session_id(request.session)):
+        if self._is_off or not request.conversation:
             return ()
-        return ((SESSION_HEADER, id),)
+        return ((SESSION_HEADER, session_id(request.conversation)),)
 
     def add(self, body: Json, request: StepRequest, dialect: Dialect) -> None:
         """Adds the fields that the backend is known to take and has not refused."""
@@ -71,8 +67,8 @@ class CacheHints:
         if self.slots and not self._is_off:
             has_own_slot = request.is_side_call and self.slots > 1
             return {"cache_prompt": True, **({"id_slot": self.slots - 1} if has_own_slot else {})}
-        if self._sends_fields and (id := session_id(request.session)):
-            return {"prompt_cache_key": id}
+        if self._sends_fields and request.conversation:
+            return {"prompt_cache_key": session_id(request.conversation)}
         return {}
 
 
