@@ -179,14 +179,20 @@ async def test_no_rule_is_offered_where_it_would_not_be_listened_to(line):
         "python -Bc 'import os'", "python3 -uc id", "bash -xc id", "bash -c'id'", "perl -ne print f", "perl -E'x'",
         "ruby -rx f", "node --eval=1", "node --require=./x y", "bash --rcfile=x", "poetry run bash -c id",
         "uv run python -c id", "uv run --with x y", "deno run https://x/y", "deno run npm:x", "go run x/y@latest",
-        "python -m pip install x",
+        "python -m pip install x", "make --eval=x:;id", "make --ev=x", "make -Ex", "make CC=./x", "make all V=1",
+        "just --set cc ./x", "cargo run --config x=y", "go run -exec ./x .", "sed '1e id' f", "sed 's/a/b/e' f",
+        "sed -n '1w x' f", "sed -e p -f x f", "sed p f -f x", "sed 's/a/b/;1e id' f", "php -d x=y f", "php -B x",
+        "php -dx=y f", "perl -d:X f",
     ],
 )  # fmt: skip
 def test_no_rule_is_offered_for_code_in_the_line_or_on_another_machine(line):
     assert gate().judge(SHELL, {"command": line}).always is None
 
 
-@pytest.mark.parametrize("line", ["python -m unittest -v", "node --test", "uv run pytest", "go run ."])
+@pytest.mark.parametrize("line", [
+    "python -m unittest -v", "node --test", "uv run pytest", "go run .", "make -j4 all", "sed -i 's/a b/c/g' f",
+    "sed -i 1,5d f", "php f.php",
+])  # fmt: skip
 def test_a_rule_is_offered_for_what_the_project_says(line):
     assert gate().judge(SHELL, {"command": line}).always is not None
 

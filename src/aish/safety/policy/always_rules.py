@@ -8,6 +8,7 @@ get no rule because they can do anything ("always allow python" would allow ever
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from itertools import takewhile
@@ -33,6 +34,11 @@ _OWN_SOURCES = frozenset({"ide", "runtime", "shell"})
 _NAME = "always "
 _REMOTE = ("npm:", "jsr:", "--with")
 _CODE_LETTERS = frozenset("ceEprRnlM")  # of short options: code, or a file that is loaded first
+# Scripts of sed that run no program and name no file: lines to print or delete, a text to replace.
+_ADDRESS = r"(?:\d+|\$)"
+_TEXT = r"(?:(?!\1)[^\\\n]|\\.)*"
+_PLAIN_SED = re.compile(rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?(?:[dp=]|s([/|,#:]){_TEXT}\1{_TEXT}\1[gpiI\d]*)")
+_SED_OPTIONS = re.compile(r"-[nErsuz]*i?|--(?:in-place|quiet|silent|regexp-extended|sandbox|separate)")
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -44,6 +50,9 @@ class _Table(msgspec.Struct, frozen=True):
     code_options: frozenset[str]
     runners: tuple[tuple[str, ...], ...]
     outgoing: tuple[tuple[str, ...], ...]
+    tools: frozenset[str]
+    tool_options: frozenset[str]
+    letters: dict[str, str]
 
 
 def make_tool_rule(tool: ToolSpec) -> Rule:
@@ -102,7 +111,7 @@ def _can_be_named(words: tuple[str, ...], is_inside: Callable[[str], bool]) -> b
     if not begins or ("/" in words[0] and not is_inside(words[0])):
         return False
     run = words[2:] if words[:2] in table.runners else words
-    if run and run[0] in table.interpreters and _holds_code(run, table):
+    if run and (_holds_code(run, table) or _steers_tool(run, table)):
         return False
     if any("://" in word or "@" in word or word.startswith(_REMOTE) for word in words[1:]):
         return False  # code of another machine, which may be other code the next time
@@ -114,10 +123,37 @@ def _can_be_named(words: tuple[str, ...], is_inside: Callable[[str], bool]) -> b
 
 def _holds_code(words: tuple[str, ...], table: _Table) -> bool:
     """Whether an interpreter gets its code in the line, or from a person. Short options may stand together: `-Bc`."""
+    program = words[0]
+    if program == "sed":
+        return not _is_plain_sed(words[1:])
+    if program not in table.interpreters:
+        return False
     if len(words) < 2 or any(word.partition("=")[0] in table.code_options for word in words[1:]):
         return True
     options = takewhile(lambda word: word[0] in "-+", filter(None, words[1:]))
-    return any(word[1:2] != "-" and not _CODE_LETTERS.isdisjoint(word) for word in options)
+    letters = _CODE_LETTERS.union(table.letters.get(program, ""))
+    return any(word[1:2] != "-" and not letters.isdisjoint(word) for word in options)
+
+
+def _is_plain_sed(words: tuple[str, ...]) -> bool:
+    options = tuple(takewhile(lambda word: word.startswith("-"), words))
+    script = words[len(options) : len(options) + 1]
+    files = words[len(options) + 1 :]  # options may also follow
+    is_plain = bool(script) and _PLAIN_SED.fullmatch(script[0]) is not None
+    return is_plain and all(map(_SED_OPTIONS.fullmatch, options)) and not any(word.startswith("-") for word in files)
+
+
+def _steers_tool(words: tuple[str, ...], table: _Table) -> bool:
+    """Whether a tool for building gets programs or code in the line: `make CC=x`, `make --eval=x`, `make -Ex`."""
+    if words[0] not in table.tools:
+        return False
+    options = tuple(option for option in table.tool_options if option.startswith("--"))
+    return any(
+        word.partition("=")[0] in table.tool_options
+        or (words[0] in ("make", "just") and ("=" in word or word.startswith("-E")))
+        or (len(word) > 2 and word[:2] == "--" and any(option.startswith(word.partition("=")[0]) for option in options))
+        for word in words[1:]
+    )
 
 
 def _command_rule(text: str, *, example: str = "", folder: str = "") -> Rule:
@@ -232,6 +268,9 @@ def _load_table() -> _Table:
         frozenset(exact["code_options"].split()),
         _split_lines(exact["runners"]),
         _split_lines(raw["outgoing"]["begins"]),
+        frozenset(exact["tools"].split()),
+        frozenset(exact["tool_options"].split()),
+        raw["letters"],
     )
 
 
