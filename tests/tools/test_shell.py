@@ -224,7 +224,7 @@ async def test_inside_the_fence_secrets_and_files_of_aish_are_not_there(hiding):
     fence, home = hiding
     assert fence.is_active
     command = "cat plain.txt; grep -rs hush . ; cat .ssh/* .netrc store.db .local/share/aish/* 2>/dev/null"
-    if fence.confinement is None:  # Landlock shows names
+    if isinstance(fence, Bubblewrap):  # Landlock shows names
         command += "; ls -A .ssh .config/aish"
     output = await tools(home, fence).call("run", {"command": command}, Context())
     text = output.parts[0].text
@@ -668,6 +668,37 @@ async def test_a_socket_in_a_common_folder_is_out_of_reach(hiding, folder):
         server.close()
         shutil.rmtree(place)
     assert "Error" in text and heard == []
+
+
+MAKES_SETUID = """
+import os, ctypes
+def tried(name, act):
+    try: act()
+    except OSError as exc: print(name, exc.strerror)
+for mode in (0o4755, 0o2755, 0o6711):
+    tried("chmod", lambda: os.chmod("f", mode))
+    tried("fchmod", lambda: os.fchmod(os.open("f", os.O_RDWR), mode))
+    tried("fchmodat", lambda: os.chmod("f", mode, dir_fd=os.open(".", os.O_RDONLY)))
+    tried("mknod", lambda: os.mknod(f"n{mode}", 0o100000 | mode))
+    tried("open", lambda: os.open(f"o{mode}", os.O_CREAT | os.O_WRONLY, mode))
+    tried("tmpfile", lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, mode))
+    tried("creat", lambda: os.close(ctypes.CDLL(None).creat(f"c{mode}".encode(), mode)))
+    how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, mode, 0)
+    tried("openat2", lambda: os.close(ctypes.CDLL(None).syscall(437, -100, f"p{mode}".encode(), how, 24)))
+os.chmod("f", 0o1700); os.open("f", os.O_RDONLY, 0o6000); os.open("new", os.O_CREAT, 0o600); print("end")
+"""
+
+
+async def test_no_file_gets_the_setuid_bit_in_the_sandbox(hiding):
+    fence, home = hiding
+    folder = home / "made"
+    folder.mkdir()
+    (folder / "f").write_text("")
+    (folder / "program.py").write_text(MAKES_SETUID)
+    output = await tools(folder, fence).call("run", {"command": f"{sys.executable} program.py"}, Context())
+    text = output.parts[0].text
+    assert text.endswith("end\n") and text.count("not permitted") == 18, text
+    assert [path for path in home.rglob("*") if path.stat().st_mode & 0o6000] == []
 
 
 async def test_what_steers_bash_is_not_taken_from_the_environment(tmp_path):

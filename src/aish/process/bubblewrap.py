@@ -13,8 +13,12 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aish.errors import AishError, ToolError
+
+if TYPE_CHECKING:
+    from aish.process.seccomp import ModeFilter
 
 _PROBE_TIMEOUT_S = 5.0
 _TMP = "/tmp"
@@ -99,6 +103,7 @@ class Bubblewrap:
         self._hides = hides
         self._home = home
         self._works: bool | None = None
+        self._filter: ModeFilter | None = None
 
     @property
     def is_active(self) -> bool:
@@ -110,8 +115,9 @@ class Bubblewrap:
         return self.is_active
 
     @property
-    def confinement(self) -> None:
-        """Nothing that the child would set up itself."""
+    def confinement(self) -> ModeFilter | None:
+        """What the child sets up itself, before bubblewrap. A bubblewrap that is setuid does not start with it."""
+        return self._filter
 
     async def probe(self) -> bool:
         return await self._is_available()
@@ -170,14 +176,21 @@ class Bubblewrap:
     async def _is_available(self) -> bool:
         """Tried once: kernels and containers may forbid what is installed."""
         if self._works is None:
+            from aish.process.seccomp import ModeFilter, has_filters
+
+            self._filter = ModeFilter() if has_filters() else None
             self._works = await self._try()
+            if not self._works and self._filter is not None:
+                self._filter = None
+                self._works = await self._try()
         return self._works
 
     async def _try(self) -> bool:
         from aish.process.child import ProcessSpec, run  # most turns run no command
 
         check = ("sh", "-c", _CHECK, "sh", *_NOT_WRITABLE)
-        spec = ProcessSpec((*self._bwrap_arguments(self._workspace, ()), *check), name="bwrap")
+        argv = (*self._bwrap_arguments(self._workspace, ()), *check)
+        spec = ProcessSpec(argv, name="bwrap", confinement=self._filter)
         try:
             done = await run(spec, timeout_s=_PROBE_TIMEOUT_S, max_output_bytes=4096)
         except AishError:

@@ -40,6 +40,7 @@ from aish.process.spawn import spawn_child
 
 if TYPE_CHECKING:
     from aish.process.landlock import Confinement
+    from aish.process.seccomp import ModeFilter
 
 POSIX = sys.platform != "win32"
 _INHERITED = ("HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
@@ -75,7 +76,7 @@ class ProcessSpec(msgspec.Struct, frozen=True):
     # its session (`process_groups`). Linux, on a terminal.
     mark: str = ""
     pass_fds: tuple[int, ...] = ()  # descriptors the child inherits, under the same numbers; POSIX
-    confinement: Confinement | None = None  # what it may read and write (`landlock`)
+    confinement: Confinement | ModeFilter | None = None  # what it may read, write and call
 
     @property
     def title(self) -> str:

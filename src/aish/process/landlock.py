@@ -16,16 +16,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import platform
 import stat
 import struct
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from aish.process.seccomp import BeforeExec, has_filters, load_library, make_install, socket_lines
 
 # Numbers of system calls, the same on all machines that have them.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -43,22 +43,10 @@ _O_PATH = getattr(os, "O_PATH", 0)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm")
 _MAX_RULES = 20_000  # some 60 ms
 
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _SECCOMP_FILTER = 38, 22, 24, 2
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 38, 24
 _MAX_CAPABILITY = 63
 # Capabilities that root keeps: it may write to a workspace that belongs to another user.
 _KEPT_CAPABILITIES = frozenset({0, 1, 3})  # CHOWN, DAC_OVERRIDE, FOWNER
-# By machine: its number for filters, `socket`, and the calls for keys that the kernel stores.
-_MACHINES = {
-    "x86_64": (0xC000003E, 41, (248, 249, 250)),
-    "aarch64": (0xC00000B7, 198, (217, 218, 219)),
-    "riscv64": (0xC00000F3, 198, (217, 218, 219)),
-}
-_IO_URING_SETUP = 425  # its requests pass filters by
-_X32_CALLS = 0x40000000
-_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_EACCES, _ENOSYS = 13, 38
-
-BeforeExec = Callable[[], None]
 
 
 class Confinement(msgspec.Struct, frozen=True):
@@ -76,7 +64,7 @@ class Confinement(msgspec.Struct, frozen=True):
         try:
             for path, access in _allow(self):
                 _add_rule(ruleset, path, access)
-            yield _make_before_exec(ruleset, _filter_program(network=self.network), before)
+            yield _make_before_exec(ruleset, make_install(socket_lines(network=self.network)), before)
         finally:
             os.close(ruleset)
 
@@ -84,7 +72,7 @@ class Confinement(msgspec.Struct, frozen=True):
 @functools.cache
 def find_abi() -> int:
     """The version of Landlock that the kernel has, 0 if it has none or too old a one."""
-    if sys.platform != "linux" or platform.machine() not in _MACHINES:
+    if not has_filters():
         return 0
     with suppress(OSError, AttributeError):
         abi = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
@@ -154,9 +142,9 @@ def _without(folder: str, hidden: set[str]) -> Iterator[str]:
 # What runs in the child.
 
 
-def _make_before_exec(ruleset: int, program: Any, before: BeforeExec | None) -> BeforeExec:
+def _make_before_exec(ruleset: int, install_filter: BeforeExec, before: BeforeExec | None) -> BeforeExec:
     """All look-ups happen here, before the fork."""
-    prctl, syscall, address_of = _library().prctl, _library().syscall, ctypes.addressof
+    prctl, syscall = load_library().prctl, load_library().syscall
     dropped = () if os.geteuid() else tuple(n for n in range(_MAX_CAPABILITY + 1) if n not in _KEPT_CAPABILITIES)
 
     def before_exec() -> None:
@@ -166,48 +154,13 @@ def _make_before_exec(ruleset: int, program: Any, before: BeforeExec | None) -> 
             prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails for those that the kernel does not know
         if prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or syscall(_RESTRICT_SELF, ruleset, 0):
             raise OSError("Landlock refused")
-        if prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, address_of(program), 0, 0):
-            raise OSError("seccomp refused")
+        install_filter()
 
     return before_exec
 
 
-class _Program(ctypes.Structure):
-    _fields_ = [("count", ctypes.c_ushort), ("code", ctypes.c_void_p)]
-
-
-def _filter_program(*, network: bool) -> Any:
-    """A filter that forbids to make sockets, but for those that ask the kernel for its addresses, and to use keys that
-    the kernel stores. Sockets between processes that a program makes as a pair stay allowed."""
-    machine, socket_call, key_calls = _MACHINES[platform.machine()]
-    families = (_AF_NETLINK, *((_AF_INET, _AF_INET6) if network else ()))
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
-    allow, deny, missing = 0x7FFF0000, 0x00050000 | _EACCES, 0x00050000 | _ENOSYS
-    lines = [
-        (load, 0, 0, 4), (equal, 1, 0, machine), (answer, 0, 0, missing),
-        (load, 0, 0, 0), (at_least, 0, 1, _X32_CALLS), (answer, 0, 0, missing),
-        *(line for call in (_IO_URING_SETUP, *key_calls) for line in ((equal, 0, 1, call), (answer, 0, 0, missing))),
-        (equal, 1, 0, socket_call), (answer, 0, 0, allow),
-        (load, 0, 0, 16), *((equal, len(families) - index, 0, family) for index, family in enumerate(families)),
-        (answer, 0, 0, deny), (answer, 0, 0, allow),
-    ]  # fmt: skip
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
-    program = _Program(len(lines), ctypes.addressof(code))
-    program.kept = code  # as long as the program exists
-    return program
-
-
 def _syscall(number: int, *arguments: Any) -> int:
-    result: int = _library().syscall(number, *arguments)
+    result: int = load_library().syscall(number, *arguments)
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
-
-
-@functools.cache
-def _library() -> Any:
-    """PyDLL keeps the interpreter lock, which a forked child has inherited as locked."""
-    library = ctypes.PyDLL(None, use_errno=True)
-    library.syscall.restype = ctypes.c_long
-    library.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-    return library

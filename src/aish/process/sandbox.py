@@ -18,6 +18,7 @@ from aish.process.bubblewrap import SECRET_PATHS, Bubblewrap
 
 if TYPE_CHECKING:
     from aish.process.landlock import Confinement
+    from aish.process.seccomp import ModeFilter
 
 SandboxMode = Literal["auto", "bwrap", "landlock", "off"]
 
@@ -34,7 +35,7 @@ class Sandbox(Protocol):
         none."""
 
     @property
-    def confinement(self) -> Confinement | None:
+    def confinement(self) -> Confinement | ModeFilter | None:
         """What the child has to set up itself, for its ProcessSpec. Known after `probe` or `wrap`."""
 
     @property
@@ -219,7 +220,7 @@ class AutomaticSandbox:
         return self._chosen is not None and self._chosen.separates_tenants
 
     @property
-    def confinement(self) -> Confinement | None:
+    def confinement(self) -> Confinement | ModeFilter | None:
         return self._chosen.confinement if self._chosen is not None else None
 
     async def probe(self) -> bool:
