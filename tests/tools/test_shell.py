@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from aish.config.schema.tools import SafetyConfig
 from aish.errors import ToolError
 from aish.frontends.runtime import LaunchContext
 from aish.process import bubblewrap as sandbox_module
+from aish.process import sandbox as sandbox_choice
 from aish.process.bubblewrap import Bubblewrap
 from aish.process.sandbox import NoSandbox, make_sandbox
 from aish.safety.commands import ShellContext
@@ -170,6 +171,63 @@ async def test_inside_the_fence_the_workspace_can_be_written_and_nothing_else(tm
     assert (tmp_path / "inside.txt").read_text() == "in\n"
     assert not outside.exists()  # noqa: ASYNC240
     assert "Read-only" in output.parts[0].text
+
+
+CACHES = (".cache", ".cache/pre-commit", ".npm/_npx", ".cargo/registry/src", ".cargo/git", "go/pkg/mod", ".ccache")
+CACHE_VARIABLES = "$XDG_CACHE_HOME $PIP_CACHE_DIR $UV_CACHE_DIR $npm_config_cache $GOCACHE $CCACHE_DIR"
+
+
+@pytest.fixture(params=["bwrap", "landlock"])
+async def fenced_commands(request, tmp_path, monkeypatch) -> CommandRunner:
+    """Of a user with caches, in a workspace beside them; the folder of temporary files is another one."""
+    monkeypatch.setattr(sandbox_module, "_TMP", str(tmp_path / "tmp"))
+    monkeypatch.setattr(sandbox_choice, "_TMP_FOLDERS", (str(tmp_path / "tmp"),))
+    home, work = tmp_path / "user", tmp_path / "work"
+    for name in CACHES:
+        (home / name).mkdir(parents=True)
+        (home / name / "run").write_text("theirs")
+    for folder in (work, tmp_path / "tmp"):
+        folder.mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    commands = CommandRunner(
+        LaunchContext(work, env), SafetyConfig(sandbox=request.param), hidden_paths(Config(), env, work)
+    )
+    if not await commands.sandbox.probe():
+        pytest.skip(f"this machine has no {request.param}, or forbids it")
+    return commands
+
+
+async def output_in(commands: CommandRunner, line: str, context: Context | None = None) -> str:
+    output = await commands.tools().call("run", {"command": line}, context or Context())
+    return output.parts[0].text
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+async def test_caches_of_the_user_are_read_and_a_cache_of_the_sandbox_is_written(fenced_commands, tmp_path, is_live):
+    home = tmp_path / "user"
+    (home / ".cache" / "aish").mkdir()
+    (home / ".cache" / "aish" / "model").write_text("hush")
+    spoil = "; ".join(f"cat {home / at}/run; echo x > {home / at}/run; echo x > {home / at}/new" for at in CACHES)
+    fill = f"for at in {CACHE_VARIABLES}; do mkdir -p $at; echo x > $at/y; done"
+    live = fenced_commands.live_shell(on_output=len, on_notice=len) if is_live else nullcontext()
+    async with asyncio.timeout(DEADLINE_S), live:
+        text = await output_in(fenced_commands, f"{spoil}; {fill}; cat {home}/.cache/aish/model")
+        again = await output_in(fenced_commands, "cat $PIP_CACHE_DIR/y $XDG_CACHE_HOME/pre-commit/run")
+    assert text.count("theirs") == len(CACHES) and "hush" not in text
+    assert not list(home.rglob("new")) and {(home / at / "run").read_text() for at in CACHES} == {"theirs"}
+    assert again == "x\ntheirs"
+    assert len(list((home / ".cache" / "aish-sandbox").rglob("y"))) == 6
+
+
+async def test_a_link_in_place_of_the_cache_of_the_sandbox_opens_nothing(fenced_commands, tmp_path):
+    aim = tmp_path / "aim"
+    aim.mkdir()
+    await output_in(fenced_commands, "true")
+    cache = tmp_path / "user" / ".cache" / "aish-sandbox"
+    shutil.rmtree(cache)
+    cache.symlink_to(aim)
+    await output_in(fenced_commands, f"touch {aim}/x {cache}/x ${{XDG_CACHE_HOME:-.}}/x")
+    assert list(aim.iterdir()) == []
 
 
 @pytest.fixture

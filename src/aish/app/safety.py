@@ -144,6 +144,7 @@ class CommandRunner:
             hides=self._hides,
             home=paths.home_dir(self._environment.env),
             tmp=Path(tmp) if (tmp := self._environment.env.get("TMPDIR")) else None,
+            cache=paths.sandbox_cache_dir(self._environment.env),
         )
 
     @asynccontextmanager

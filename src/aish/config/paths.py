@@ -32,6 +32,11 @@ def cache_dir(env: Mapping[str, str]) -> Path:
     return _base("XDG_CACHE_HOME", ".cache", env)
 
 
+def sandbox_cache_dir(env: Mapping[str, str]) -> Path:
+    """For commands in the sandbox, beside the folder that they do not see. No program outside uses it."""
+    return cache_dir(env).with_name("aish-sandbox")
+
+
 def runtime_dir(env: Mapping[str, str]) -> Path:
     """For what lasts no longer than a process. Unlike a folder of temporary files, sandboxes can hide it."""
     base = Path(env.get("XDG_RUNTIME_DIR", ""))

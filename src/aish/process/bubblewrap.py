@@ -1,8 +1,8 @@
 """Runs commands in bubblewrap, if the machine has it.
 
-The workspace, `/tmp` and caches are writable, everything else is read-only, and there is no network unless it is
-allowed. Files of aish, folders of keys and browsers in the home, and sockets of services are hidden behind empty files
-and folders; `/run` is empty but for a few files.
+The workspace, `/tmp` and a cache of its own are writable, everything else is read-only, and there is no network unless
+it is allowed. Files of aish, folders of keys and browsers in the home, and sockets of services are hidden behind empty
+files and folders; `/run` is empty but for a few files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from aish.errors import AishError, ToolError
 
 if TYPE_CHECKING:
+    from aish.process.sandbox import SandboxCache
     from aish.process.seccomp import ModeFilter
 
 _PROBE_TIMEOUT_S = 5.0
@@ -84,7 +85,7 @@ _NOT_WRITABLE = (
 
 class Bubblewrap:
     """Implements `sandbox.Sandbox`. With `required` False it is used only if it works. `hides` are files and folders
-    that commands do not see, besides secrets in the home and privileged sockets. `caches` are writable."""
+    that commands do not see, besides secrets in the home and privileged sockets. The `cache` is writable."""
 
     def __init__(
         self,
@@ -94,9 +95,9 @@ class Bubblewrap:
         network: bool,
         hides: Sequence[Path] = (),
         home: Path | None = None,
-        caches: Sequence[Path] = (),
+        cache: SandboxCache | None = None,
     ) -> None:
-        self._caches = caches
+        self._cache = cache
         self._workspace = workspace
         self._required = required
         self._network = network
@@ -119,6 +120,10 @@ class Bubblewrap:
         """What the child sets up itself, before bubblewrap. A bubblewrap that is setuid does not start with it."""
         return self._filter
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._cache.environment if self._cache is not None and self.is_active else {}
+
     async def probe(self) -> bool:
         return await self._is_available()
 
@@ -133,7 +138,7 @@ class Bubblewrap:
         if await self._is_available():
             network = "with network" if self._network else "no network"
             return (
-                f"bubblewrap: {self._workspace}, /tmp and caches writable, the rest read-only, {network}. "
+                f"bubblewrap: {self._workspace}, /tmp and a cache of its own writable, the rest read-only, {network}. "
                 "It cannot hold what a command destroys in these, or reads outside of the folders of secrets"
             )
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
@@ -148,7 +153,7 @@ class Bubblewrap:
             *("bwrap", "--ro-bind", "/", "/"),
             *(bind if is_outer else ()),
             *("--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
-            *chain.from_iterable(("--bind-try", str(path), str(path)) for path in self._caches),
+            *(("--bind-try", cache, cache) if (cache := self._cache and self._cache.place) else ()),
             *chain.from_iterable(("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS),
             *chain.from_iterable(covers),
             *_replace_run(),

@@ -1,15 +1,16 @@
 """Chooses the sandbox for commands of models: bubblewrap where it works, else Landlock, on macOS `sandbox-exec`.
 
-A sandbox lets commands write only to the workspace, temporary files and caches. It hides secrets and the files of aish,
-and gives no network unless that is allowed. It is a second line of defence behind the gate: destroyed files inside the
-workspace are lost.
+A sandbox lets commands write only to the workspace, temporary files and a cache of its own. It hides secrets and the
+files of aish, and gives no network unless that is allowed. It is a second line of defence behind the gate: destroyed
+files inside the workspace are lost.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -23,10 +24,55 @@ if TYPE_CHECKING:
 SandboxMode = Literal["auto", "bwrap", "landlock", "off"]
 
 _PROBE_TIMEOUT_S = 5.0
-# Where programs keep what they can make again; written by builds and package managers.
-_CACHES = (".cache", ".npm", ".cargo/registry", ".cargo/git", ".gradle/caches", ".m2/repository", "go/pkg", ".ccache")
 _TMP_FOLDERS = ("/tmp", "/var/tmp")
 _SEATBELT = "/usr/bin/sandbox-exec"
+# Folders of the cache by the variables that name them. The first is for all programs that follow the rules of XDG.
+_CACHE_VARIABLES = {
+    "XDG_CACHE_HOME": "", "PIP_CACHE_DIR": "pip", "UV_CACHE_DIR": "uv", "npm_config_cache": "npm",
+    "YARN_CACHE_FOLDER": "yarn", "GOCACHE": "go-build", "CCACHE_DIR": "ccache", "SCCACHE_DIR": "sccache",
+}  # fmt: skip
+# Without network these programs read what they have loaded before; with it they load it into the cache again.
+_CACHE_VARIABLES_ONLINE = {"CARGO_HOME": "cargo", "GOMODCACHE": "go-mod"}
+# What programs also read where they cannot write: models, browsers, environments.
+_READ_THROUGH = (
+    "huggingface", "torch", "whisper", "ms-playwright", "puppeteer", "Cypress", "selenium", "electron", "pre-commit",
+    "fontconfig",
+)  # fmt: skip
+
+
+class SandboxCache:
+    """A cache for commands in the sandbox, and only for them: programs outside run what lies in theirs, so these are
+    read-only inside. `folder` lies beside them."""
+
+    def __init__(self, folder: Path, *, network: bool) -> None:
+        self._folder = os.path.realpath(folder.parent) + f"/{folder.name}"
+        names = _CACHE_VARIABLES | (_CACHE_VARIABLES_ONLINE if network else {})
+        self._variables = {name: str(Path(self._folder, below)) for name, below in names.items()}
+        self._links_are_made = False
+
+    @property
+    def place(self) -> str:
+        """The folder, which exists then; "" if it cannot be made, or if a link would lead elsewhere."""
+        with suppress(OSError):
+            os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103 -- for each command
+            if os.path.realpath(self._folder) == self._folder:
+                self._make_links()
+                return self._folder
+        return ""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._variables if self.place else {}
+
+    def _make_links(self) -> None:
+        if self._links_are_made:
+            return
+        self._links_are_made = True
+        folder = Path(self._folder)
+        for name in _READ_THROUGH:
+            if (folder.parent / name).is_dir():
+                with suppress(FileExistsError):
+                    (folder / name).symlink_to(folder.parent / name)
 
 
 class Sandbox(Protocol):
@@ -46,6 +92,10 @@ class Sandbox(Protocol):
     def separates_tenants(self) -> bool:
         """Whether a command inside can do nothing at all to files outside, also not change their permissions."""
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables for commands inside. Known after `probe` or `wrap`."""
+
     async def probe(self) -> bool:
         """Finds out whether commands run inside."""
 
@@ -56,6 +106,7 @@ class Sandbox(Protocol):
 class NoSandbox:
     is_active = separates_tenants = False
     confinement = None
+    environment: Mapping[str, str] = {}
 
     async def probe(self) -> bool:
         return False
@@ -79,12 +130,14 @@ class LandlockSandbox:
         hides: Sequence[Path],
         home: Path | None,
         tmp: Path | None = None,
+        cache: SandboxCache | None = None,
     ) -> None:
+        self._cache = cache
         self._workspace = workspace
         self._required = required
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
-        self._writable = writable_folders(workspace, home, tmp)
+        self._writable = writable_folders(workspace, tmp)
         self._works: bool | None = None
 
     separates_tenants = False
@@ -96,6 +149,10 @@ class LandlockSandbox:
     @property
     def confinement(self) -> Confinement | None:
         return self._make_confinement() if self._works else None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._cache.environment if self._cache is not None and self._works else {}
 
     async def probe(self) -> bool:
         if self._works is None:
@@ -115,15 +172,16 @@ class LandlockSandbox:
         network = "with network" if self._network else "no network, not even to this machine"
         signals = "" if find_abi() >= 6 else ", and signals to your other programs"
         return (
-            f"Landlock {find_abi()}: {self._workspace}, temporary and cache folders writable, the rest read-only, "
-            f"{network}. It cannot hold changes of permissions, owners and times of your files{signals}; "
+            f"Landlock {find_abi()}: {self._workspace}, temporary folders and a cache of its own writable, the rest "
+            f"read-only, {network}. It cannot hold changes of permissions, owners and times of your files{signals}; "
             "bubblewrap can (apt install bubblewrap)"
         )
 
     def _make_confinement(self) -> Confinement:
         from aish.process.landlock import Confinement
 
-        return Confinement(self._writable, self._hides, network=self._network)
+        writable = with_cache(self._writable, self._cache)
+        return Confinement(writable, self._hides, network=self._network)
 
     async def _try(self) -> bool:
         """Whether a confined program cannot write outside of the workspace."""
@@ -147,12 +205,20 @@ class SeatbeltSandbox:
     """Uses `sandbox-exec` of macOS."""
 
     def __init__(
-        self, workspace: Path, *, network: bool, hides: Sequence[Path], home: Path | None, tmp: Path | None = None
+        self,
+        workspace: Path,
+        *,
+        network: bool,
+        hides: Sequence[Path],
+        home: Path | None,
+        tmp: Path | None = None,
+        cache: SandboxCache | None = None,
     ) -> None:
+        self._cache = cache
         self._workspace = workspace
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
-        self._writable = writable_folders(workspace, home, tmp)
+        self._writable = writable_folders(workspace, tmp)
 
     confinement = None
     separates_tenants = False
@@ -161,19 +227,24 @@ class SeatbeltSandbox:
     def is_active(self) -> bool:
         return os.access(_SEATBELT, os.X_OK)
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._cache.environment if self._cache is not None and self.is_active else {}
+
     async def probe(self) -> bool:
         return self.is_active
 
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         if not self.is_active:
             return argv
-        return (_SEATBELT, "-p", seatbelt_profile(self._writable, self._hides, network=self._network), *argv)
+        writable = with_cache(self._writable, self._cache)
+        return (_SEATBELT, "-p", seatbelt_profile(writable, self._hides, network=self._network), *argv)
 
     async def describe(self) -> str:
         if not self.is_active:
             return "none: there is no sandbox-exec"
         network = "with network" if self._network else "no network"
-        return f"sandbox-exec: {self._workspace}, temporary and cache folders writable, the rest read-only, {network}"
+        return f"sandbox-exec: {self._workspace}, temporary folders and a cache writable, the rest read-only, {network}"
 
 
 def seatbelt_profile(writable: Sequence[Path], hidden: Sequence[Path], *, network: bool) -> str:
@@ -194,14 +265,15 @@ def _quote(path: Path) -> str:
     return f'"{escaped}"'
 
 
-def writable_folders(workspace: Path, home: Path | None, tmp: Path | None) -> tuple[Path, ...]:
-    """The workspace, folders of temporary files, and caches."""
+def writable_folders(workspace: Path, tmp: Path | None) -> tuple[Path, ...]:
+    """The workspace and folders of temporary files."""
     folders = (*map(Path, _TMP_FOLDERS), *([tmp] if tmp else []))
-    return (workspace, *(folder for folder in folders if folder.is_dir()), *cache_folders(home))
+    return (workspace, *(folder for folder in folders if folder.is_dir()))
 
 
-def cache_folders(home: Path | None) -> tuple[Path, ...]:
-    return tuple(folder for name in _CACHES if (folder := home / name).is_dir()) if home else ()
+def with_cache(folders: tuple[Path, ...], cache: SandboxCache | None) -> tuple[Path, ...]:
+    place = cache.place if cache is not None else ""
+    return (*folders, Path(place)) if place else folders
 
 
 class AutomaticSandbox:
@@ -222,6 +294,10 @@ class AutomaticSandbox:
     @property
     def confinement(self) -> Confinement | ModeFilter | None:
         return self._chosen.confinement if self._chosen is not None else None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self._chosen.environment if self._chosen is not None else {}
 
     async def probe(self) -> bool:
         return (await self._choose()).is_active
@@ -249,17 +325,19 @@ def make_sandbox(
     hides: Sequence[Path] = (),
     home: Path | None = None,
     tmp: Path | None = None,
+    cache: Path | None = None,
 ) -> Sandbox:
     """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys, `tmp` a further
-    folder of temporary files."""
+    folder of temporary files, `cache` the folder of commands in the sandbox."""
     if mode == "off":
         return NoSandbox()
+    own = SandboxCache(cache, network=network) if cache is not None else None
     if sys.platform == "darwin":
-        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home, tmp=tmp)
-    bubblewrap = Bubblewrap(
-        workspace, required=mode == "bwrap", network=network, hides=hides, home=home, caches=cache_folders(home)
+        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home, tmp=tmp, cache=own)
+    bubblewrap = Bubblewrap(workspace, required=mode == "bwrap", network=network, hides=hides, home=home, cache=own)
+    landlock = LandlockSandbox(
+        workspace, required=mode == "landlock", network=network, hides=hides, home=home, tmp=tmp, cache=own
     )
-    landlock = LandlockSandbox(workspace, required=mode == "landlock", network=network, hides=hides, home=home, tmp=tmp)
     match mode:
         case "bwrap":
             return bubblewrap

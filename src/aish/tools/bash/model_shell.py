@@ -145,15 +145,18 @@ def _final_cwd(before: str, after: str) -> str:
 
 async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket) -> ProcessSpec:
     folder = Path(spec.cwd)
+    given = {**_QUIET, **spec.env}
+    if spec.sandbox is not None and await spec.sandbox.probe():
+        given |= spec.sandbox.environment
     fds: tuple[int, ...] = ()
     if spec.snapshot is None:
         argv: tuple[str, ...] = (spec.shell, "-c", _SH_MAIN, "sh", spec.line)
         # What is inherited in any case steers no program, but PATH.
         path = {"PATH": _search_path(spec)} if spec.is_proved else {}
-        env = {**_QUIET, **spec.env, **path}
+        env = {**given, **path}
         inherit: tuple[str, ...] = () if spec.is_proved else ("*",)
     else:
-        state = _state_file(spec, spec.snapshot, stack)
+        state = _state_file(spec, spec.snapshot, given, stack)
         fds, env, inherit = (state, report.writer), {}, ()
         argv = (spec.shell, "--norc", "--noprofile", "-c", _BASH_MAIN, "bash", str(state), str(report.writer))
     argv = (shutil.which("sh") or spec.shell, "-c", _PARENT, "sh", *argv)
@@ -168,9 +171,9 @@ async def _process(spec: ModelLineSpec, stack: ExitStack, report: _ReportSocket)
     )  # fmt: skip
 
 
-def _state_file(spec: ModelLineSpec, snapshot: Snapshot, stack: ExitStack) -> int:
+def _state_file(spec: ModelLineSpec, snapshot: Snapshot, given: Mapping[str, str], stack: ExitStack) -> int:
     """Returns an unnamed file that the copy reads once."""
-    text = "\n".join(_state(spec, snapshot)) + "\n"
+    text = "\n".join(_state(spec, snapshot, given)) + "\n"
     try:
         file = stack.enter_context(tempfile.TemporaryFile(dir=memory_folder()))  # noqa: SIM115
         file.write(os.fsencode(text))
@@ -180,8 +183,7 @@ def _state_file(spec: ModelLineSpec, snapshot: Snapshot, stack: ExitStack) -> in
     return file.fileno()
 
 
-def _state(spec: ModelLineSpec, snapshot: Snapshot) -> Iterator[str]:
-    given = {**_QUIET, **spec.env}
+def _state(spec: ModelLineSpec, snapshot: Snapshot, given: Mapping[str, str]) -> Iterator[str]:
     late = "" if spec.is_proved else "; ".join(f"\\builtin {option}" for option in snapshot.late_options)
     line = f"{late}; {spec.line}" if late else spec.line
     yield f"builtin cd -- {shlex.quote(spec.cwd)}; builtin export PWD"

@@ -98,8 +98,8 @@ _DENIED = re.compile(
 )
 _SEARCHED_CHARS = 8000
 _OUTSIDE_HINT = (
-    "[aish] The sandbox may have denied this: it allows writes in the workspace, temporary folders and caches only, "
-    "and no network. If the command needs more, call the tool again with outside_sandbox=true, and the user is asked."
+    "[aish] The sandbox may have denied this: it allows writes in the workspace and temporary folders only, and no "
+    "network. If the command needs more, call the tool again with outside_sandbox=true, and the user is asked."
 )
 _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
 
@@ -199,14 +199,17 @@ class ShellTools:
 
         # stderr joins stdout inside the shell, so that the two keep their order.
         proved = {**proved_environment(self._env, self._workspace), **QUIET_ENVIRONMENT}
-        argv = (_find_shell(proved["PATH"]), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
+        argv: tuple[str, ...] = (_find_shell(proved["PATH"]), "-c", f"exec 2>&1; {NO_CORE_DUMPS}\n{command}")
         cwd = self._cwd()
+        if sandbox is not None:
+            argv = await sandbox.wrap(argv, cwd)
+        own = sandbox.environment if sandbox else {}
         spec = ProcessSpec(
-            await sandbox.wrap(argv, cwd) if sandbox else argv,
+            argv,
             confinement=sandbox.confinement if sandbox else None,
             name="shell__run",
             mark=f"AISH_LINE={secrets.token_hex(16)}",  # also finds what leaves its session
-            env=proved if context.is_proved else self._env,
+            env={**(proved if context.is_proved else self._env), **own},
             cwd=cwd,
             close_wait_s=0.2,
             term_wait_s=1.0,
