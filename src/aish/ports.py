@@ -109,13 +109,15 @@ class Provider(Tokenizer, Protocol):
 
 class CallContext(Protocol):
     """What a running tool may know and report of its call. `owner` as in an EffectRequest. `is_proved` says that a
-    command line runs because it is proved harmless: what the proof assumes must hold."""
+    command line runs because it is proved harmless: what the proof assumes must hold. `is_unasked` says that no person
+    and no rule of a person has allowed a call that is not proved."""
 
     session: str
     turn: str
     call: str
     owner: str
     is_proved: bool
+    is_unasked: bool
 
     def status(self, text: str) -> None:
         """Shows the user a line while the tool runs."""

@@ -16,7 +16,7 @@ from support.engines import Tools
 
 
 class Context:
-    session, turn, call, owner, is_proved = "s", "t", "c", "", False
+    session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
 
     def status(self, text: str) -> None:
         raise AssertionError(text)

@@ -38,7 +38,7 @@ DEADLINE_S = 30
 
 
 class Context:
-    session, turn, call, owner, is_proved = "s", "t", "c", "", False
+    session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
 
     def __init__(self) -> None:
         self.printed: list[str] = []

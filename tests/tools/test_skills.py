@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Context:
-    session, turn, call, owner, is_proved = "s", "t", "c", "", False
+    session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
 
     def status(self, text: str) -> None:
         pass

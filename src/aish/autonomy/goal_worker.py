@@ -332,7 +332,7 @@ class GoalWorker:
             objection = await self._find_objection(question)
             if not objection:
                 self._change(skips=0)
-                return Answer(Choice.YES)
+                return Answer(Choice.YES, is_automatic=True)
             reason = f"a second opinion: {objection}"
         return await self._halt(Halt(HaltKind.EFFECT, reason, question))
 

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,6 +104,7 @@ class Bubblewrap:
         self._network = network
         self._hides = hides
         self._home = home
+        self._closed: tuple[str, ...] = ()
         self._works: bool | None = None
         self._filter: ModeFilter | None = None
 
@@ -123,6 +125,16 @@ class Bubblewrap:
     @property
     def environment(self) -> Mapping[str, str]:
         return self._cache.environment if self._cache is not None and self.is_active else {}
+
+    @property
+    def writable(self) -> Sequence[Path]:
+        return self._workspace, Path(_TMP)
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Bubblewrap:
+        """Of two overlapping paths the last one counts."""
+        other = copy(self)
+        other._closed = (*_mount("--bind-try", pinned), *_mount("--ro-bind-try", read_only))
+        return other
 
     async def probe(self) -> bool:
         return await self._is_available()
@@ -154,12 +166,13 @@ class Bubblewrap:
             *(bind if is_outer else ()),
             *("--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
             *(("--bind-try", cache, cache) if (cache := self._cache and self._cache.place) else ()),
-            *chain.from_iterable(("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS),
+            *_mount("--ro-bind-try", _KERNEL_SETTINGS),
             *chain.from_iterable(covers),
             *_replace_run(),
             *_mask_arguments(enclosing),
             *(() if is_outer else bind),
             *_mask_arguments(others),
+            *self._closed,
             *("--remount-ro", _RUN, "--chdir", str(cwd)),
             *("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--new-session"),
             *_capability_arguments(),
@@ -203,6 +216,10 @@ class Bubblewrap:
         return done.returncode == 0
 
 
+def _mount(option: str, paths: Iterable[str]) -> Iterator[str]:
+    return chain.from_iterable((option, path, path) for path in paths)
+
+
 def _capability_arguments() -> Iterator[str]:
     """A user other than root has no capabilities in the sandbox anyway."""
     yield from ("--cap-drop", "ALL")
@@ -213,7 +230,7 @@ def _capability_arguments() -> Iterator[str]:
 def _replace_run() -> Iterator[str]:
     """Yields an empty /run with the files that programs need; it is made read-only when all mounts are there."""
     yield from ("--tmpfs", _RUN)
-    yield from chain.from_iterable(("--ro-bind-try", path, path) for path in _KEPT_IN_RUN)
+    yield from _mount("--ro-bind-try", _KEPT_IN_RUN)
     for link in _LINKS_INTO_RUN:
         if (real := _resolve_strictly(Path(link))) is not None:
             yield from chain.from_iterable(("--ro-bind-try", str(real), path) for path in _places_in_run(link))

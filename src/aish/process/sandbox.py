@@ -96,6 +96,14 @@ class Sandbox(Protocol):
     def environment(self) -> Mapping[str, str]:
         """Variables for commands inside. Known after `probe` or `wrap`."""
 
+    @property
+    def writable(self) -> Sequence[Path]:
+        """The folders in which commands inside can write."""
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Sandbox:
+        """Returns one in which some paths below writable folders cannot be replaced, or not be changed either, as far
+        as this kind can do that. Known after `probe`."""
+
     async def probe(self) -> bool:
         """Finds out whether commands run inside."""
 
@@ -107,6 +115,10 @@ class NoSandbox:
     is_active = separates_tenants = False
     confinement = None
     environment: Mapping[str, str] = {}
+    writable: Sequence[Path] = ()
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Sandbox:
+        return self
 
     async def probe(self) -> bool:
         return False
@@ -153,6 +165,13 @@ class LandlockSandbox:
     @property
     def environment(self) -> Mapping[str, str]:
         return self._cache.environment if self._cache is not None and self._works else {}
+
+    @property
+    def writable(self) -> Sequence[Path]:
+        return self._writable
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Sandbox:
+        return self  # Landlock cannot except a part of what is writable
 
     async def probe(self) -> bool:
         if self._works is None:
@@ -231,6 +250,13 @@ class SeatbeltSandbox:
     def environment(self) -> Mapping[str, str]:
         return self._cache.environment if self._cache is not None and self.is_active else {}
 
+    @property
+    def writable(self) -> Sequence[Path]:
+        return self._writable
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Sandbox:
+        return self
+
     async def probe(self) -> bool:
         return self.is_active
 
@@ -298,6 +324,13 @@ class AutomaticSandbox:
     @property
     def environment(self) -> Mapping[str, str]:
         return self._chosen.environment if self._chosen is not None else {}
+
+    @property
+    def writable(self) -> Sequence[Path]:
+        return self._chosen.writable if self._chosen is not None else ()
+
+    def close(self, pinned: Sequence[str], read_only: Sequence[str]) -> Sandbox:
+        return self._chosen.close(pinned, read_only) if self._chosen is not None else self
 
     async def probe(self) -> bool:
         return (await self._choose()).is_active

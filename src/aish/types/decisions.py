@@ -27,6 +27,10 @@ class Mode(StrEnum):
 
 # The rule of a command line that may run because it is proved to change nothing.
 PROVED_RULE = "proved read-only"
+# How the rules begin by which a call runs that no person has allowed: of modes, and of autonomous work.
+MODE_RULE = "mode "
+AUTONOMOUS_RULE = "autonomous work"
+UNASKED_RULES = (MODE_RULE, AUTONOMOUS_RULE)
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,4 +137,5 @@ class Answer(msgspec.Struct, frozen=True):
     note: str = ""  # told to the model when the answer is no
     arguments: Arguments | None = None  # with EDIT
     rule: str = ""  # with ALWAYS: what it covers, if the user changed it
+    is_automatic: bool = False  # no person gave it
     for_all: bool = False  # with ALWAYS: an administrator's answer to a tenant's question counts for all

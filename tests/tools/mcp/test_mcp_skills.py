@@ -21,7 +21,7 @@ DEADLINE_S = 30.0
 
 
 class Context:
-    session, turn, call, owner, is_proved = "s", "t", "c", "", False
+    session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
 
     def status(self, text: str) -> None:
         pass

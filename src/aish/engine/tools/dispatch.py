@@ -24,7 +24,16 @@ from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
 from aish.tool_calls.schema.validator import schema_errors
-from aish.types.decisions import PROVED_RULE, YES_CHOICES, EffectRequest, Mode, Question, QuestionKind, Verdict
+from aish.types.decisions import (
+    PROVED_RULE,
+    UNASKED_RULES,
+    YES_CHOICES,
+    EffectRequest,
+    Mode,
+    Question,
+    QuestionKind,
+    Verdict,
+)
 from aish.types.events import DecisionMade, Event, Status, ToolOutputDelta, ToolResult, TurnEnd
 from aish.types.messages import TextPart, ToolCall
 from aish.types.requests import ToolChoice
@@ -43,6 +52,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     edited: bool = False  # by the user who allowed it
     is_proved: bool = False  # the gate allowed it because it is proved harmless
+    is_unasked: bool = False  # the mode allowed it
 
 
 class RejectedCall(msgspec.Struct, frozen=True):
@@ -243,7 +253,8 @@ class Dispatcher:
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
         if decision.arguments is None:
-            return msgspec.structs.replace(item, is_proved=True) if decision.rule == PROVED_RULE else item
+            is_proved, is_unasked = decision.rule == PROVED_RULE, decision.rule.startswith(UNASKED_RULES)
+            return msgspec.structs.replace(item, is_proved=is_proved, is_unasked=is_unasked)
         if errors := schema_errors(item.spec.schema, decision.arguments):
             return aish_says(
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
@@ -294,6 +305,7 @@ class Dispatcher:
             on_status=lambda text: self._channel.send_nowait(Status(text), item.call.id),
             on_output=show_output if self._live_output else None,
             is_proved=item.is_proved,
+            is_unasked=item.is_unasked,
         )
 
     async def _execute_journalled(self, item: PreparedCall) -> Outcome:

@@ -125,12 +125,14 @@ class _Context:
         on_output: Callable[[str], None],
         *,
         is_proved: bool,
+        is_unasked: bool,
     ) -> None:
         self.session = session
         self.turn = turn
         self.call = call
         self.owner = owner
         self.is_proved = is_proved
+        self.is_unasked = is_unasked
         self.status = on_status
         self.output = on_output
 
@@ -184,6 +186,7 @@ class Executor:
         on_status: Callable[[str], None],
         on_output: OnOutput | None = None,
         is_proved: bool = False,
+        is_unasked: bool = False,
     ) -> Outcome:
         """`on_output` gets what the tool prints while it runs; None if it is not shown."""
         if self._before_effect is not None and spec.effect is not Effect.READ and not is_proved:
@@ -191,7 +194,9 @@ class Executor:
         started_s = self._clock.monotonic_s()
         relay = OutputRelay(on_output, self._redact) if on_output else None
         output = relay.add if relay else _ignore_output
-        context = _Context(self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved)
+        context = _Context(
+            self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved, is_unasked=is_unasked
+        )
         timeout_s = min(spec.timeout_s, deadline_s)
         try:
             outcome = await self._call_guarded(spec, arguments, context, timeout_s)

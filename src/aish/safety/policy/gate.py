@@ -24,7 +24,16 @@ from aish.safety.policy.modes import apply_mode, needs_sandbox, strictest
 from aish.safety.policy.rules import OUTSIDE_SANDBOX, SHELL_TOOL, Rule, matches_effect, matches_tool
 from aish.safety.policy.tool_judge import find_named_files, judge_tool
 from aish.safety.policy.visible_losses import NO_SANDBOX_STATE, SandboxState, find_visible_loss
-from aish.types.decisions import Choice, Decision, EffectRequest, Mode, Question, QuestionKind, Verdict
+from aish.types.decisions import (
+    AUTONOMOUS_RULE,
+    Choice,
+    Decision,
+    EffectRequest,
+    Mode,
+    Question,
+    QuestionKind,
+    Verdict,
+)
 from aish.types.tools import Arguments, Effect, ToolSpec
 
 _MAX_OFFERED = 10_000
@@ -189,7 +198,7 @@ class PolicyGate:
                 self._approved.add(effect, judged.like)
             case Choice.YES | Choice.STEP | Choice.TURN | Choice.ALWAYS:
                 pass
-        return Decision(Verdict.ALLOW, "the user")
+        return Decision(Verdict.ALLOW, AUTONOMOUS_RULE if answer.is_automatic else "the user")
 
     async def _judge_in_mode(self, effect: EffectRequest) -> Judgement:
         judged = self.judge(effect.tool, effect.arguments, effect.owner, turn=effect.turn)

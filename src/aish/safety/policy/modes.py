@@ -11,7 +11,7 @@ from typing import assert_never
 import msgspec
 
 from aish.safety.policy.judgement import Judgement, Nature
-from aish.types.decisions import PROVED_RULE, Mode, Verdict
+from aish.types.decisions import MODE_RULE, PROVED_RULE, Mode, Verdict
 
 # From the strictest to the freest.
 ORDER = (Mode.PLAN, Mode.ASK, Mode.EDITS, Mode.AUTO)
@@ -32,7 +32,7 @@ def apply_mode(judged: Judgement, mode: Mode, *, is_held: bool = False) -> Judge
             may_run = _is_lowerable(judged) and (
                 judged.nature is Nature.EDIT or (mode is Mode.AUTO and judged.nature is Nature.COMMAND and is_held)
             )
-            return Judgement(Verdict.ALLOW, f"mode {mode}", "", nature=judged.nature) if may_run else judged
+            return Judgement(Verdict.ALLOW, f"{MODE_RULE}{mode}", "", nature=judged.nature) if may_run else judged
         case _:
             assert_never(mode)
 

@@ -26,6 +26,7 @@ from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSp
 
 if TYPE_CHECKING:
     from aish.process.sandbox import Sandbox
+    from aish.tools.git_settings import GitSettings
 
 # A core dump holds the memory of a program, with its secrets, and may be large.
 NO_CORE_DUMPS = "ulimit -c 0"
@@ -93,14 +94,17 @@ _SPECS = (_SPEC,)
 # What programs say when a system call was denied, or a host was not found.
 _DENIED = re.compile(
     r"permission denied|read-only file system|operation not permitted|network is unreachable|could not resolve|"
-    r"name resolution|name or service not known|EACCES|EPERM|EROFS|ENETUNREACH|EAI_AGAIN",
+    r"resource busy|name resolution|name or service not known|EACCES|EPERM|EROFS|ENETUNREACH|EAI_AGAIN",
     re.IGNORECASE,
 )
 _SEARCHED_CHARS = 8000
+_SHOWN_PATHS = 10
 _OUTSIDE_HINT = (
     "[aish] The sandbox may have denied this: it allows writes in the workspace and temporary folders only, and no "
     "network. If the command needs more, call the tool again with outside_sandbox=true, and the user is asked."
 )
+_RESTORED = "a command that ran unasked changed what makes git run programs; this was put back: {}"
+_RESTORED_HINT = "If it is wanted, call the tool again with outside_sandbox=true, and the user is asked."
 _NO_SANDBOX = "commands of this key run only inside the sandbox, and bubblewrap is missing or may not be used here"
 
 
@@ -149,6 +153,7 @@ class ShellTools:
         self._workspace = workspace
         self._sandbox = sandbox
         self._live = live
+        self._git: GitSettings | None = None
 
     def specs(self) -> Sequence[ToolSpec]:
         return _SPECS
@@ -159,23 +164,50 @@ class ShellTools:
         command, timeout_s = str(arguments["command"]), float(arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
         if "\0" in command:
             raise ToolError("a command line cannot hold NUL characters", status=ResultStatus.BAD_ARGUMENTS)
-        if context.owner:
-            return await self._run_for_tenant(command, timeout_s, context)
-        sandbox = None if arguments.get("outside_sandbox") else self._sandbox
-        if (live := self._live()) is not None:
-            output = await self._run_live(live, command, timeout_s, context, sandbox)
+        sandbox = None if arguments.get("outside_sandbox") and not context.owner else self._sandbox
+        if sandbox is not None and context.is_unasked and await sandbox.probe():
+            output = await self._run_watched(command, timeout_s, context, sandbox)
         else:
-            output = await self._run(command, timeout_s, context, sandbox)
-        return _with_hint(output) if output.is_error and sandbox is not None and sandbox.is_active else output
+            output = await self._run_anywhere(command, timeout_s, context, sandbox)
+        is_inside = sandbox is not None and sandbox.is_active and not context.owner
+        return _with_hint(output) if output.is_error and is_inside else output
 
     async def aclose(self) -> None:
         """Every call ends its own processes."""
 
-    async def _run_for_tenant(self, command: str, timeout_s: float, context: CallContext) -> ToolOutput:
+    async def _run_watched(self, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox) -> ToolOutput:
+        """What makes git run programs outside of the sandbox stays as it was. This also holds if it is cancelled."""
+        from aish.tools.git_settings import GitSettings  # most turns run no command
+
+        if self._git is None:
+            self._git = GitSettings(self._workspace, sandbox.writable)
+        before = self._git.take()
+        notice = ""
+        try:
+            inside = sandbox.close(before.closed.pinned, before.closed.read_only)
+            output = await self._run_anywhere(command, timeout_s, context, inside)
+        finally:
+            if restored := before.restore():
+                notice = _RESTORED.format(", ".join(restored[:_SHOWN_PATHS]))
+                context.status(notice)
+        return _with_line(output, f"[aish] {notice}. {_RESTORED_HINT}") if notice else output
+
+    async def _run_anywhere(
+        self, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox | None
+    ) -> ToolOutput:
+        if context.owner:
+            return await self._run_for_tenant(command, timeout_s, context, sandbox or self._sandbox)
+        if (live := self._live()) is not None:
+            return await self._run_live(live, command, timeout_s, context, sandbox)
+        return await self._run(command, timeout_s, context, sandbox)
+
+    async def _run_for_tenant(
+        self, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox
+    ) -> ToolOutput:
         """Runs only inside the sandbox, so that it cannot reach data of others."""
-        if not (await self._sandbox.probe() and self._sandbox.separates_tenants):
+        if not (await sandbox.probe() and sandbox.separates_tenants):
             raise ToolError(_NO_SANDBOX, status=ResultStatus.NOT_ALLOWED)
-        return await self._run(command, timeout_s, context, self._sandbox)
+        return await self._run(command, timeout_s, context, sandbox)
 
     async def _run_live(
         self, live: CommandShell, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox | None
@@ -238,7 +270,11 @@ def _with_hint(output: ToolOutput) -> ToolOutput:
     text = text_of(output.parts)
     if not _DENIED.search(text[-_SEARCHED_CHARS:]):
         return output
-    return msgspec.structs.replace(output, parts=(TextPart(f"{text}\n{_OUTSIDE_HINT}"),))
+    return _with_line(output, _OUTSIDE_HINT)
+
+
+def _with_line(output: ToolOutput, line: str) -> ToolOutput:
+    return msgspec.structs.replace(output, parts=(TextPart(f"{text_of(output.parts)}\n{line}"),))
 
 
 def _format_live_result(result: RunResult, timeout_s: float, before: str) -> ToolOutput:
