@@ -141,6 +141,20 @@ async def test_without_a_sandbox_whatever_may_reach_out_halts(command: str) -> N
         assert len(person.halts) == 1 and bench.tools.calls == []
 
 
+@pytest.mark.parametrize("is_contained", [True, False])
+async def test_a_command_knows_whether_a_person_has_let_it_run(is_contained: bool) -> None:
+    seen = []
+
+    async def body(arguments: Arguments, context: Any) -> ToolOutput:
+        seen.append(context.is_unasked)
+        return said("done")
+
+    own = Tools().add("shell__run", body, effect=Effect.EXEC, schema=COMMAND)
+    bench = Bench(text("CMD: make test"), text("GOAL: complete"), tools=own)
+    await work(bench, Person(PROCEED), sandbox=FakeSandbox(active=is_contained))
+    assert seen == [is_contained]
+
+
 async def test_what_wants_to_run_outside_of_the_sandbox_halts() -> None:
     step = [call("shell__run", '{"command": "make test", "outside_sandbox": true}')]
     bench, person = Bench(step, tools=tools()), Person()

@@ -8,7 +8,7 @@ from aish.safety.commands.verdict import Read
 from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import CAREFUL
 from aish.safety.policy.rules import Rule
-from aish.types.decisions import Answer, Choice, EffectRequest, Question, Verdict
+from aish.types.decisions import UNASKED_RULES, Answer, Choice, EffectRequest, Question, Verdict
 from aish.types.tools import Effect, ToolSpec
 from support.engines import policy_gate
 
@@ -621,3 +621,13 @@ def test_a_tool_that_reads_asks_for_a_secret_in_the_workspace() -> None:
     assert reading_gate().judge(reader, {"path": "src/a.py"}).verdict is ALLOW
     judged = reading_gate().judge(reader, {"path": "config/.env"})
     assert (judged.verdict, judged.rule) == (ASK, "secret")
+
+
+@pytest.mark.parametrize("is_automatic", [False, True])
+async def test_a_yes_that_no_person_gave_is_told_apart(is_automatic):
+    async def ask(question):
+        return Answer(Choice.YES, is_automatic=is_automatic)
+
+    effect = EffectRequest("c", SHELL, {"command": "make test"})
+    rule = (await policy_gate().authorise(effect, ask)).rule
+    assert rule.startswith(UNASKED_RULES) == is_automatic

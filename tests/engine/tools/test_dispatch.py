@@ -657,12 +657,18 @@ async def test_a_tool_that_no_longer_only_reads_is_told_of_once():
     assert told == [[], [True], []]
 
 
-@pytest.mark.parametrize(("rule", "is_proved"), [("proved read-only", True), ("gate.exec", False)])
-async def test_a_tool_knows_whether_its_call_was_proved_harmless(rule, is_proved):
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("proved read-only", "proved"), ("gate.exec", ""), ("the user", ""), ("mode auto", "unasked"),
+        ("autonomous work", "unasked"),
+    ],
+)  # fmt: skip
+async def test_a_tool_knows_whether_its_call_was_proved_harmless_or_runs_unasked(rule, expected):
     async def body(arguments, context):
-        return said(f"proved: {context.is_proved}")
+        return said("proved" * context.is_proved + "unasked" * context.is_unasked)
 
     gate = BrokenGate(lambda: Decision(Verdict.ALLOW, rule))
     bench = Bench([call("t__x")], DONE, tools=Tools().add("t__x", body), gate=gate)
     (result,) = results(await bench.run())
-    assert text_of(result.parts) == f"proved: {is_proved}"
+    assert text_of(result.parts) == expected
