@@ -142,7 +142,7 @@ async def test_without_a_sandbox_whatever_may_reach_out_halts(command: str) -> N
 
 
 @pytest.mark.parametrize("is_contained", [True, False])
-async def test_a_command_knows_whether_a_person_has_let_it_run(is_contained: bool) -> None:
+async def test_a_command_knows_whether_a_person_has_let_it_run(*, is_contained: bool) -> None:
     seen = []
 
     async def body(arguments: Arguments, context: Any) -> ToolOutput:

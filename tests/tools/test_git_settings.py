@@ -206,6 +206,18 @@ async def test_what_is_too_large_to_put_back_runs_nothing_unasked(work, fence, m
     assert not (work / "ran").exists()
 
 
+async def test_more_hooks_than_can_be_looked_through_are_moved_away(work, tmp_path, monkeypatch):
+    fence = make_sandbox("landlock", work, network=False)
+    if not await fence.probe():
+        pytest.skip("this machine has no Landlock")
+    monkeypatch.setattr(git_settings, "_MAX_PATHS", 60)
+    effect, plant = tmp_path / "effect", PLANTS["hook"]
+    many = "for n in $(seq 200); do touch .git/hooks/a$n; done"
+    text = await run(work, fence, f"{many}; {plant.format(effect=effect)}")
+    use_git(work)
+    assert not effect.exists() and f"{work}/.git/hooks" in text
+
+
 OLD = b'[core]\n\tbare = false\n[remote "origin"]\n\turl = u\n[branch "main"]\n\tremote = origin\n[alias]\n\tx = y\n'
 
 

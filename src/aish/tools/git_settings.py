@@ -26,6 +26,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 _MAX_PATHS = 2000
 _MAX_DEPTH = 4
 _IN_FOLDER = ("commondir", "config", "config.worktree", "hooks")
+_WITH_MANY = ("hooks", "modules", "worktrees")
 _OF_WORKTREE = ("commondir", "config.worktree")
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _Signature = tuple[int, ...]
@@ -82,7 +83,10 @@ class GitSettings:
             if folder not in own and _is_repository(folder):
                 yield f"{folder}/HEAD", _NOTHING
         yield from self._compare(before, [f"{real}/commondir" for real in self._inner(own)])
-        inside = chain.from_iterable(map(_in_folder, self._repositories(own)))
+        repositories = self._repositories(own)
+        inside = list(islice(chain.from_iterable(map(_in_folder, repositories)), 2 * _MAX_PATHS + 1))
+        if len(inside) > 2 * _MAX_PATHS:  # what cannot be looked through is moved away as a whole
+            yield from ((f"{folder}/{name}", _NOTHING) for folder in repositories for name in _WITH_MANY)
         yield from self._compare(before, sorted({*before, *inside}, key=lambda path: (path.count("/"), path)))
 
     def _compare(self, before: dict[str, _State], paths: Iterable[str]) -> Iterator[tuple[str, _State]]:
