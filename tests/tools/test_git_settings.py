@@ -159,6 +159,7 @@ async def test_the_work_of_git_stays(work, fence):
     )  # fmt: skip
     assert text == "3\n" and context.statuses == []
     assert git(work / "wt", "status", "--short") == "" and "topic" in git(work, "branch")
+    assert "no output" in await run(work, fence, "git worktree remove -f wt", context) and context.statuses == []
 
 
 async def test_a_new_repository_a_new_remote_and_a_new_branch_stay(tmp_path):

@@ -141,6 +141,8 @@ class GitSnapshot:
         pinned, read_only = [], []
         for path, state in self._states.items():
             name = os.path.basename(path)  # noqa: PTH119
+            if "/worktrees/" in path:
+                continue  # git removes and makes them as a whole
             if name == ".git" and state.kind == stat.S_IFDIR:
                 pinned.append(path)
             elif (name in (".git", *_IN_FOLDER) and state.kind == stat.S_IFREG) or (
