@@ -52,6 +52,12 @@ class ModelProfile(msgspec.Struct, frozen=True, dict=True):
         """Known to have less than a billion parameters: such models call tools for everything and repeat themselves."""
         return self.parameters is not None and self.parameters < 1_000_000_000
 
+    @cached_property
+    def is_small(self) -> bool:
+        """Known to have less than 14 billion parameters: such models call a tool that they see rather than searching
+        for the one that they need."""
+        return self.parameters is not None and self.parameters < 14_000_000_000
+
 
 class Preset(msgspec.Struct, frozen=True):
     """A name for a model with options. A value that is None or empty leaves the model's own setting."""

@@ -23,12 +23,13 @@ from support.engines import Bench, Tools, bodies, call, policy_gate, results
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "integer", "description": "x" * 400}}, "required": ["id"]}
 WINDOW = 40_000
+LARGE = 70_000_000_000
 
 
 class Sized(ScriptedProvider):
     """A model with a window and a size."""
 
-    def __init__(self, *steps: Any, parameters: int = 8_000_000_000) -> None:
+    def __init__(self, *steps: Any, parameters: int = LARGE) -> None:
         replies = iter(steps)
         super().__init__("sized", {"model": lambda request: next(replies)})
         self._parameters = parameters
@@ -44,7 +45,9 @@ def many_tools(count: int = 200) -> Tools:
     return tools
 
 
-def bench(*steps: Any, tools: Tools | None = None, parameters: int = 8_000_000_000, **more: Any) -> tuple[Bench, Sized]:
+def bench(
+    *steps: Any, tools: Tools | None = None, parameters: int = 70_000_000_000, **more: Any
+) -> tuple[Bench, Sized]:
     provider = Sized(*steps, [TextDelta("fine")], [TextDelta("fine")], parameters=parameters)
     return Bench(tools=tools or many_tools(), provider=provider, **more), provider
 
@@ -156,7 +159,7 @@ async def test_the_smallest_models_see_the_tools_that_fit_their_question() -> No
     assert "tickets__close" in names and len(names) <= 8 and SEARCH_NAME not in names
 
 
-@pytest.mark.parametrize("parameters", [8_000_000_000, 135_000_000])
+@pytest.mark.parametrize("parameters", [70_000_000_000, 135_000_000])
 async def test_a_tool_that_the_request_demands_is_shown(parameters: int) -> None:
     made, provider = bench(parameters=parameters)
     await made.run(model="sized:model", tool_choice=ToolChoice("required", "tickets__close"), ask=yes)

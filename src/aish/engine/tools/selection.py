@@ -48,6 +48,9 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         """The tools of ours that this request may use, shown or not."""
         return tuple(self._offered.values())
 
+    def has_all(self, names: Iterable[str]) -> bool:
+        return all(name in self._offered for name in names)
+
     def show_only(
         self, visible: Sequence[ToolSpec], more: Sequence[ToolSpec], search: ToolSearch | None
     ) -> ToolSelection:

@@ -5,8 +5,8 @@ than a share of the window, the model sees the tools that were used most, `tools
 finds with the first it calls with the second, so the tools of the prompt never change, and a backend need not read it
 again. A call through `tools__call` is the call of that tool for everything else: the gate, limits, results.
 
-The smallest models cannot work in two steps. They see the tools that fit their question best; reading a short prompt
-again costs them little.
+Small models call a tool that they see rather than searching for the right one: of twelve requests a model of 1.5 B
+parameters made one in two steps, and all twelve where it saw the tool. They see those that fit their question best.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ SEARCH_NAME, CALL_NAME = f"{SEARCH_SOURCE}__search", f"{SEARCH_SOURCE}__call"
 _USUAL_WINDOW = 128_000
 _MAX_FOUND = 5
 _MAX_FOR_SMALL_MODELS = 8
+_MUST_FIT = 3  # so many of the best are shown in any case
+_MAX_SESSIONS = 64
 _MAX_NAMES_CHARS = 4000  # about 1 000 tokens
 _MAX_SHOWN_SETS = 32
 _MAX_COUNTED = 1000  # names of tools
 _MAX_SIZES = 10_000  # clients of a server may bring servers with tools of any name
 _USES = "tool_uses"  # the kind of the document that counts them
+_ALWAYS_OF_USE = (HISTORY_SOURCE, "shell", "skills")
 _OWN_SOURCES = (HISTORY_SOURCE, "shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
 
 _CALL = ToolSpec(
@@ -100,6 +103,7 @@ class ToolLimiter:
         self._max_share = max_window_share
         self._sizes: dict[str, tuple[ToolSpec, int]] = {}
         self._shown: OrderedDict[tuple[tuple[str, ...], int], frozenset[str]] = OrderedDict()
+        self._last_found: OrderedDict[str, frozenset[str]] = OrderedDict()  # by session
         self._index: tuple[Sequence[ToolSpec], ToolIndex] = ((), ToolIndex(()))
 
     def is_needed(self, tools: ToolSelection, window: int | None) -> bool:
@@ -122,11 +126,23 @@ class ToolLimiter:
         hidden = [spec for spec in own if spec.name not in shown]
         return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
 
-    def limit_to_question(self, tools: ToolSelection, question: str, *, demanded: str = "") -> ToolSelection:
-        """The selection with the tools that fit the question best, for the smallest models, and with `demanded`."""
+    def limit_to_question(
+        self, tools: ToolSelection, question: str, session: str, *, with_own: bool, demanded: str = ""
+    ) -> ToolSelection:
+        """The selection with the tools that fit the question best, for small models, and with `demanded`. Those of the
+        session's last question stay as long as they hold the best ones, so that the prompt seldom moves. `with_own`:
+        the few of aish itself that are of use for any question are shown, too."""
         own = tools.own_specs
-        found = {spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)}
-        return tools.show_only([spec for spec in own if spec.name in found or spec.name == demanded], (), None)
+        found = [spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)]
+        last = self._last_found.pop(session, frozenset())
+        shown = last if last.issuperset(found[:_MUST_FIT]) and tools.has_all(last) else frozenset(found)
+        if session and shown:
+            self._last_found[session] = shown
+            if len(self._last_found) > _MAX_SESSIONS:
+                self._last_found.popitem(last=False)
+        always = _ALWAYS_OF_USE if with_own else ()
+        visible = [spec for spec in own if spec.name in (*shown, demanded) or spec.source in always]
+        return tools.show_only(visible, (), None)
 
     def _room(self, window: int | None) -> int:
         """In bytes."""

@@ -219,8 +219,10 @@ class TurnBuilder:
         if len(tools.specs) <= MANY_TOOLS or not self._limiter.is_needed(tools, route.info.context_size):
             return tools
         demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
-        if route.info.is_weak:
-            return self._limiter.limit_to_question(tools, question_text(request), demanded=demanded)
+        if route.info.is_small:
+            return self._limiter.limit_to_question(
+                tools, question_text(request), request.session, with_own=not route.info.is_weak, demanded=demanded
+            )
         return await self._limiter.limit(tools, route.info.context_size, demanded=demanded)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
