@@ -79,8 +79,8 @@ def call(name: str, arguments: dict[str, Any], id: str = "call_1") -> Item:
     return {"call": {"index": 0, "id": id, "name": name, "arguments": json.dumps(arguments)}}
 
 
-def usage(prompt: int, completion: int) -> Item:
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion}}
+def usage(prompt: int, completion: int, cached: int = 0) -> Item:
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, "cached_tokens": cached}}
 
 
 def _edit() -> Item:
@@ -167,7 +167,7 @@ def _demo() -> list[list[Item]]:
 
 SCRIPTS: dict[str, list[list[Item]]] = {
     "markdown": [[{"reasoning": "Let me think about it."}, *pieces(MARKDOWN), usage(120, 90)]],
-    "short": [[{"text": "First answer."}, usage(10, 3)], [{"text": "Second answer."}, usage(20, 3)]],
+    "short": [[{"text": "First answer."}, usage(10, 3)], [{"text": "Second answer."}, usage(20, 3, cached=13)]],
     "hostile": [[*pieces(HOSTILE, 3), usage(10, 10)]],
     "longline": [[*({"text": _varied(n, 1400)} for n in range(110)), {"text": "\n\nafter"}, usage(10, 10)]],
     "htmltool": [[call("runtime__echo", {"text": HTML_PAGE})], [{"text": "That was a page."}, usage(10, 4)]],

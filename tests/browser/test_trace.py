@@ -25,6 +25,14 @@ def test_a_trace_shows_steps_calls_approvals_tokens_and_times(page, server, pict
     expect(page.locator(".event-row").first).to_contain_text("turn_started")
 
 
+def test_a_trace_shows_how_much_of_a_prompt_was_cached(page, server):
+    begin(page, server, "short")
+    finished(ask(page, "one"))
+    finished(ask(page, "two")).get_by_role("link", name="Trace").click()
+    page.locator(".span-row.step").click()
+    expect(page.locator(".detail")).to_contain_text("13 of the prompt were cached")
+
+
 def test_a_trace_grows_while_the_turn_runs(page, server):
     begin(page, server, "shell")
     live(page)

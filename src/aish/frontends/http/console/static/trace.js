@@ -185,6 +185,8 @@ function step(span) {
     line(`Model ${clean(span.model ?? "")}`),
     span.first ? line(`First token after ${duration(span.first - span.start)}`) : null,
     usage ? line(`${count(usage.prompt_tokens)} → ${count(usage.completion_tokens)} tokens, ${dollars(usage.cost ?? null)}`) : null,
+    usage?.cached_tokens ? line(`${count(usage.cached_tokens)} of the prompt were cached`) : null,
+    span.prefixLost ? line(`The backend read the prompt again: ${clean(span.prefixLost)}`) : null,
     ...titled("Reasoning", span.reasoning.join("")),
     ...titled("Text", span.text.join("")),
   ];

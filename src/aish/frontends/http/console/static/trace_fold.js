@@ -129,8 +129,8 @@ export class Trace {
     this.totals.prompt += usage.prompt_tokens ?? 0;
     this.totals.completion += usage.completion_tokens ?? 0;
     if (usage.cost !== null && usage.cost !== undefined) this.totals.cost = (this.totals.cost ?? 0) + usage.cost;
-    if (this.#step) this.#step.tokens = usage;
-    else this.#lastStep && (this.#lastStep.tokens = usage);
+    const step = this.#step ?? this.#lastStep;
+    if (step) Object.assign(step, { tokens: usage, prefixLost: body.prefix_lost ?? "" });
   }
 
   _turn_finished(event, body) {
