@@ -1,7 +1,8 @@
 """Gives memory back to the system after a request with a large body.
 
 glibc keeps what was freed for the next allocations: after one message of 30 MB, 210 MB. `malloc_trim` gives free pages
-back. It takes milliseconds, so it runs in a thread, once for all large requests that end within a second.
+back. It takes milliseconds, so it runs in a thread, once for all large requests that end within a second. On a busy
+machine the last references go later, so it runs twice more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aish.errors import AishError
 log = logging.getLogger(__name__)
 
 # For a request to let go of its last references, and for its records to be written.
-_WAIT_S = 1.0
+_WAITS_S = (1.0, 4.0, 15.0)
 
 
 class MemoryTrimmer:
@@ -26,13 +27,21 @@ class MemoryTrimmer:
     def __init__(self, release: Callable[[], Awaitable[None]]) -> None:
         self._release = release
         self._task: asyncio.Task[None] | None = None
+        self._rounds = 0  # that are still to come
 
     def trim_soon(self) -> None:
+        self._rounds = len(_WAITS_S)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._trim())
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._rounds:
+            wait_s = _WAITS_S[-self._rounds]
+            self._rounds -= 1
+            await asyncio.sleep(wait_s)
+            await self._trim()
 
     async def _trim(self) -> None:
-        await asyncio.sleep(_WAIT_S)
         try:
             await self._release()
         except AishError as exc:
