@@ -31,6 +31,7 @@ from aish.app.engines import (
     secret_variables,
     secrets_of,
 )
+from aish.app.extensions import Extensions
 from aish.app.mcp_connections import McpConnections
 from aish.app.providers import Providers
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
@@ -131,6 +132,7 @@ class Container:
         self._clock = SystemClock()
         self._tools = Registry()
         self._mcp = self._make_mcp_connections()
+        self.extensions = self._make_extensions()
         hides = hidden_paths(self.config, environment.env, environment.cwd)
         self._commands = CommandRunner(environment, self.config.safety, hides)
         self._ide: IdeTools | None = None
@@ -174,11 +176,13 @@ class Container:
     ) -> AsyncIterator[Engine]:
         tools = self._tools = self._make_local_tools()
         self._mcp = connections = self._make_mcp_connections()
+        self.extensions = extensions = self._make_extensions()
         engine = self._engines.make(
             tools,
             self._gate,
             lambda: self.store,
             self._background,
+            refresh_tools=extensions.refresh,
             instructions=self.project_context.instructions if serving and self.config.context.environment else "",
             serving=serving,
             shared=shared or bool(self.config.store.url),
@@ -194,6 +198,7 @@ class Container:
                 yield engine
         finally:
             await connections.aclose()
+            await extensions.aclose()
             if "store" in self.__dict__:
                 await self._forget_old_sessions()
                 _ = engine.store  # the engine closes a store that it has used; a frontend may have used it alone
@@ -263,6 +268,9 @@ class Container:
     @property
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers
+
+    def _make_extensions(self) -> Extensions:
+        return Extensions(self.config.extensions, self.launch_context.env, lambda: self.launch_context.cwd, self._tools)
 
     def _make_mcp_connections(self) -> McpConnections:
         return McpConnections(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,7 +16,7 @@ from aish.config import paths
 from aish.config.schema.config import Config, NetworkConfig, StoreConfig, TelemetryConfig
 from aish.config.skills import own_skills_folder
 from aish.config.toml_file import configured_prices, price_table
-from aish.engine.engine import Engine, FindBackground
+from aish.engine.engine import Engine, FindBackground, refresh_nothing
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import Routing
@@ -86,6 +86,7 @@ class EngineFactory:
         store: Callable[[], Store],
         find_background: FindBackground,
         *,
+        refresh_tools: Callable[[], Awaitable[None]] = refresh_nothing,
         instructions: str = "",
         serving: bool,
         shared: bool,
@@ -102,6 +103,7 @@ class EngineFactory:
             else SystemTexts(compose_system(BASE, system), TOOLS_NOTE),
             routing=routing_of(self._config),
             find_background=find_background,
+            refresh_tools=refresh_tools,
             write_through=not serving,
             shared=shared,
             checkpoints=checkpoints,
@@ -226,7 +228,13 @@ def secrets_of(config: Config) -> list[str]:
     variables = [value for server in config.mcp.servers.values() for value in server.env.values()]
     telemetry = config.telemetry.headers.values()
     secrets = (*keys, *headers, *tokens, *variables, *telemetry, config.store.url)
-    return [secret.reveal() for secret in secrets if secret is not None]
+    return [*(secret.reveal() for secret in secrets if secret is not None), *_secret_settings(config)]
+
+
+def _secret_settings(config: Config) -> Iterator[str]:
+    """The settings of extensions whose names say that they are secret."""
+    for settings in config.extensions.settings.values():
+        yield from (value for name, value in settings.items() if isinstance(value, str) and looks_secret(name.upper()))
 
 
 def secret_variables(env: Mapping[str, str]) -> list[str]:

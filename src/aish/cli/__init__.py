@@ -55,6 +55,8 @@ def _rewrite_help(words: Sequence[str]) -> list[str]:
 _ACTIONS = {
     "cost": (),
     "runs": ("list", "show", "resume", "abandon"),
+    "tools": ("new", "list", "test"),
+    "extensions": ("list", "add", "remove", "check"),
     "memory": ("list", "add", "forget", "import", "export"),
 }
 

@@ -100,6 +100,7 @@ RUN: dict[str, Run] = {
     "cost": _runs("admin.store:run_cost"),
     "doctor": _runs("admin.inspection:run_doctor", endpoints=True),
     "eval": _runs("eval.command:run", endpoints=True),
+    "extensions": _runs("admin.extensions:run_extensions"),
     "explain": _runs("shell.commands.suggest:run", endpoints=True),
     "init": _init,
     "keys": _runs("http.auth.keys_command:run"),
@@ -113,6 +114,7 @@ RUN: dict[str, Run] = {
     "serve": _serve,
     "sessions": _sessions,
     "suggest": _runs("shell.commands.suggest:run", endpoints=True),
+    "tools": _runs("admin.extensions:run_tools"),
 }
 
 

@@ -29,6 +29,8 @@ commands (see `aish help COMMAND`):
   aish sessions            list, show, resume, replay, search, export and delete conversations
   aish config              make, show, check and trust configuration
   aish mcp                 MCP servers: state, tools, calls
+  aish tools               tools in Python: make, list and try them
+  aish extensions          extensions: list, add, remove and check them
   aish cost                what model calls cost, by day, model and category
   aish memory              facts remembered across sessions: list, add, forget, import, export
   aish safety              whether a command or a call would be allowed, and why
@@ -195,6 +197,33 @@ def _mcp_parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _tools_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Tools in Python files, see docs/extend.md.")
+    parser.set_defaults(json=False)
+    actions = parser.add_subparsers(dest="action", metavar="new|list|test")
+    new = actions.add_parser("new", help="write a file with a tool to change")
+    new.add_argument("name")
+    new.add_argument("--project", action="store_true", help="for this project, in .aish/tools")
+    listing = actions.add_parser("list", help="the tools there are, and what is wrong (the default)")
+    listing.add_argument("--json", action="store_true", help="as JSON, one tool a line")
+    test = actions.add_parser("test", help="call a tool")
+    test.add_argument("name")
+    test.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
+    return parser
+
+
+def _extensions_parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description="Extensions: packages and folders with extension.toml.")
+    actions = parser.add_subparsers(dest="action", metavar="list|add|remove|check")
+    actions.add_parser("list", help="the enabled ones, and installed ones that could be (the default)")
+    adding = actions.add_parser("add", help="show what an extension may do, and enable it")
+    adding.add_argument("path", help="a folder, or the name of an installed extension")
+    adding.add_argument("--yes", "-y", action="store_true", help="enable it without a question")
+    actions.add_parser("remove", help="disable one").add_argument("name")
+    actions.add_parser("check", help="import one and say what is wrong").add_argument("path")
+    return parser
+
+
 def _safety_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
@@ -288,6 +317,8 @@ PARSERS = {
     "config": _config_parser,
     "doctor": _doctor_parser,
     "mcp": _mcp_parser,
+    "tools": _tools_parser,
+    "extensions": _extensions_parser,
     "safety": _safety_parser,
     "serve": _serve_parser,
     "keys": _keys_parser,
@@ -302,4 +333,13 @@ PARSERS = {
     "plan": _parser_of("shell.commands.plan:plan_parser"),
 }
 
-USUAL_ACTIONS = {"models": "list", "sessions": "list", "config": "show", "mcp": "list", "keys": "list", "runs": "list"}
+USUAL_ACTIONS = {
+    "tools": "list",
+    "extensions": "list",
+    "models": "list",
+    "sessions": "list",
+    "config": "show",
+    "mcp": "list",
+    "keys": "list",
+    "runs": "list",
+}

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 FindBackground = Callable[[TurnRequest], Awaitable[Background]]
 
 
+async def refresh_nothing() -> None:
+    """For engines whose tools do not change by themselves."""
+
+
 async def find_no_background(request: TurnRequest) -> Background:
     return Background()
 
@@ -57,13 +61,15 @@ class Engine:
         prices: Prices | None = None,
         caps: Caps | None = None,
         find_background: FindBackground = find_no_background,
+        refresh_tools: Callable[[], Awaitable[None]] = refresh_nothing,
         write_through: bool = False,
         shared: bool = False,
         checkpoints: Callable[[], Checkpoints] | None = None,
     ) -> None:
         """`store` may be a function that opens it when it is first needed. `write_through`: events are written before
         they are shown. `shared`: several processes run turns of the same sessions; a turn waits for another process's
-        turn in its session. `checkpoints` None: no turn can be rewound."""
+        turn in its session. `checkpoints` None: no turn can be rewound. `refresh_tools` is awaited before tools are
+        selected, so that those which have changed on the disk are taken up."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -76,6 +82,7 @@ class Engine:
         self._system = system
         self._rules = rules or ContextRules()
         self._find_background = find_background
+        self.refresh_tools = refresh_tools
         self._write_through = write_through
         self.shared = shared
         self._checkpoints = checkpoints
@@ -136,6 +143,7 @@ class Engine:
         """
         from aish.engine.tools.direct_call import call_tool
 
+        await self.refresh_tools()
         limits = TurnLimits() if wall_s is None else TurnLimits(wall_s=wall_s)
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
@@ -254,6 +262,7 @@ class Engine:
             system=self._system,
             make_limiter=self._make_limiter,
             find_background=self._find_background,
+            refresh_tools=self.refresh_tools,
             checkpoints=self.turn_checkpoints,
         )
 

@@ -17,6 +17,7 @@ from aish.config.schema.config import Config
 from aish.config.skills import SkillFile
 from aish.engine.engine import Engine
 from aish.errors import AishError
+from aish.frontends.extension_view import Extensions
 from aish.ports import Ask, Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
@@ -245,6 +246,10 @@ class Runtime(Protocol):
 
     async def describe_sandbox(self) -> str:
         """Describes the sandbox that a model's commands run in."""
+
+    @property
+    def extensions(self) -> Extensions:
+        """The Python extensions of the engine that is open."""
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
         """For each language: its name, whether a language server is available, and where it is or how to get one."""

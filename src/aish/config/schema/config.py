@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from aish.config.schema.models import DiscoveryConfig, EmbeddedConfig, PresetConfig, ProviderConfig
 from aish.config.schema.tools import (
+    ExtensionsConfig,
     GateConfig,
     IdeConfig,
     McpConfig,
@@ -330,6 +331,7 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     discovery: DiscoveryConfig = DiscoveryConfig()
     network: NetworkConfig = NetworkConfig()
     mcp: McpConfig = McpConfig()
+    extensions: ExtensionsConfig = ExtensionsConfig()
     safety: SafetyConfig = SafetyConfig()
     rewind: RewindConfig = RewindConfig()
     context: ContextConfig = ContextConfig()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -158,6 +158,32 @@ class McpConfig(Section, frozen=True, forbid_unknown_fields=True):
             description="Seconds a question on the command line, or a server that starts, waits for them to connect.",
         ),
     ] = 5.0
+
+
+class ExtensionsConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """Tools, commands and hooks in Python, which run in a process of their own."""
+
+    enabled: Annotated[
+        bool, Meta(description="Whether Python in `tools/` folders and enabled extensions is used at all.")
+    ] = True
+    env: Annotated[
+        tuple[str, ...],
+        Meta(description="Variables that this process gets, with `*`, besides `PATH`, `HOME` and a few others."),
+    ] = ()
+    max_memory_mb: Annotated[
+        int, Meta(ge=0, description="Megabytes of data that the process may hold; 0 means no limit.")
+    ] = 4096
+    hook_timeout_s: Annotated[float, Meta(gt=0, le=60, description="Seconds that one hook may take.")] = 5.0
+    failing_hook: Annotated[
+        Literal["auto", "refuse", "skip"],
+        Meta(
+            description="What a hook that fails or takes too long does to a tool call: `refuse` it, or tell you and"
+            " `skip` the hook. `auto` refuses for hooks of projects and extensions, and skips your own."
+        ),
+    ] = "auto"
+    settings: Annotated[
+        dict[str, dict[str, Any]], Meta(description="The settings of an extension, in its own keys. Never shown.")
+    ] = {}
 
 
 class LanguageConfig(Section, frozen=True, forbid_unknown_fields=True):

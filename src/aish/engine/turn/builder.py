@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ class TurnBuilder:
         system: SystemTexts,
         make_limiter: Callable[[], ToolLimiter],
         find_background: FindBackground,
+        refresh_tools: Callable[[], Awaitable[None]],
         checkpoints: TurnCheckpoints,
     ) -> None:
         self._tools = tools
@@ -69,6 +70,7 @@ class TurnBuilder:
         self._system = system
         self._make_limiter = make_limiter
         self._find_background = find_background
+        self._refresh_tools = refresh_tools
         self._checkpoints = checkpoints
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
@@ -83,6 +85,8 @@ class TurnBuilder:
         journal: Journal | None,
         plan: PlanRun | None,
     ) -> Turn:
+        if request.tools:
+            await self._refresh_tools()
         events = EventFactory(session, new_id("turn"), self._clock.now_ns)
         budget, transcript = start_budget(request.limits, self._clock), Transcript()
         if request.answers:
@@ -157,6 +161,7 @@ class TurnBuilder:
 
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
+        await self._refresh_tools()
         toolset = self.toolset(request.dynamic_mcp)
         tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=True)
         request = await self._add_notes(request, selected.route, conversation)

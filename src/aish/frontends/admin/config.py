@@ -16,6 +16,7 @@ from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.tools import PROMPT_FIELDS
 from aish.config.skills import find_skills
+from aish.config.tool_files import PROJECT, ToolFileFinder
 from aish.config.user_decisions import content_hash, distrust, project_content, trust_project_file
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
@@ -168,7 +169,7 @@ def _distrust(environment: LaunchContext) -> int:
 
 
 def _project_files(environment: LaunchContext) -> list[Path]:
-    """The settings of the project, and its instructions and skills for models."""
+    """The settings of the project, its instructions and skills for models, and its tools in Python."""
     cwd, env = environment.cwd, environment.env
     settings = paths.find_project_file(cwd, paths.home_dir(env), paths.user_file(env))
     own = paths.config_dir(env)
@@ -178,10 +179,13 @@ def _project_files(environment: LaunchContext) -> list[Path]:
         for skill in find_skills(cwd, env)
         if not skill.file.problem and not skill.folder.is_relative_to(own)
     ]
-    found = [*([settings] if settings else []), *instructions, *skills]
+    tools = [
+        tool.file.path for tool in ToolFileFinder(env).find(cwd) if tool.owner == PROJECT and not tool.file.problem
+    ]
+    found = [*([settings] if settings else []), *instructions, *skills, *tools]
     if not found:
         raise ConfigError(
-            f"there is no {paths.PROJECT_FILE} here or above, no {INSTRUCTION_NAMES[0]} and no skill",
+            f"there is no {paths.PROJECT_FILE} here or above, no {INSTRUCTION_NAMES[0]}, no skill and no tool",
             hint="run this inside the project",
         )
     return found

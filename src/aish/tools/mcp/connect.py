@@ -41,6 +41,13 @@ async def open_session(
         yield session
 
 
+def open_own_server(
+    spec: ServerSpec, incoming: IncomingMessages, sanitiser: Sanitiser
+) -> AbstractAsyncContextManager[McpClientSession]:
+    """Starts a server that is a part of aish. Its tools are not listed."""
+    return _open(spec, incoming, sanitiser, None, stateless=False)
+
+
 async def _connect(
     stack: AsyncExitStack, spec: ServerSpec, http: HttpClient | None, on_event: OnEvent | None
 ) -> McpClientSession:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -111,16 +111,22 @@ class McpClientSession:
         return self.tools
 
     async def call_tool(
-        self, name: str, arguments: Arguments, *, timeout_s: float | None = None, on_status: OnStatus | None = None
+        self,
+        name: str,
+        arguments: Arguments,
+        *,
+        timeout_s: float | None = None,
+        on_status: OnStatus | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> ToolOutput:
-        """`on_status` gets progress messages of the server from time to time."""
-        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        """`on_status` gets progress messages of the server from time to time. `meta` is sent in `_meta`."""
+        params: dict[str, Any] = {"name": name, "arguments": arguments, **({"_meta": meta} if meta else {})}
         tool = self._by_name.get(name)
         headers = mirror_headers(tool.header_params, arguments) if tool is not None and tool.header_params else ()
         token = ""
         if on_status is not None:
             token = f"aish-{next(self._tokens)}"
-            params["_meta"] = {"progressToken": token}
+            params["_meta"] = {**(meta or {}), "progressToken": token}
             self._incoming.follow_progress(token, on_status)
         try:
             result = await self._ask(
@@ -135,6 +141,14 @@ class McpClientSession:
         finally:
             self._incoming.unfollow_progress(token)
         return tool_output(result)
+
+    async def request(self, method: str, params: dict[str, Any], result: type[Result], *, timeout_s: float) -> Result:
+        """Sends a request that is not of MCP, to a server that is known to understand it."""
+        return await self._ask("call", method, params, result, timeout_s=timeout_s, what=method)
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Sends a notification that is not of MCP."""
+        await self._transport.notify(method, params)
 
     async def list_resources(self) -> tuple[McpResource, ...]:
         return tuple((await self._list("resources", read_resource, _MAX_LISTED)).values())

@@ -1,0 +1,123 @@
+"""Python extensions of one engine: finds what the user trusts, and makes its parts when the first of it is found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aish.config import paths
+from aish.config.schema.tools import ExtensionsConfig
+from aish.config.tool_files import ToolFile, ToolFileFinder
+from aish.tools.registry import Registry
+
+if TYPE_CHECKING:
+    from aish.config.extensions import Extension
+    from aish.frontends.extension_view import CommandOutput
+    from aish.tools.extensions.toolset import ExtensionTools, FoundHook
+    from aish.types.extensions import CommandEntry, Manifest, PythonSource
+
+# How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
+_LOOK_S = 2.0
+
+
+class Extensions:
+    """`workspace` is the folder that the user is in."""
+
+    def __init__(
+        self, config: ExtensionsConfig, env: Mapping[str, str], workspace: Callable[[], Path], registry: Registry
+    ) -> None:
+        self._config = config
+        self._env = env
+        self._workspace = workspace
+        self._registry = registry
+        self._finder = ToolFileFinder(env)
+        self._enabled: Sequence[Extension] = ()
+        self._enabled_until_s = 0.0
+
+    async def refresh(self) -> None:
+        """Takes up what was added, changed or removed. Nothing is imported while there are no extensions."""
+        if self._config.enabled and (self._is_made or self._find_sources()):
+            await self.tools.refresh()
+
+    async def aclose(self) -> None:
+        if self._is_made:
+            await self.tools.aclose()
+
+    def tool_files(self) -> Sequence[ToolFile]:
+        return self._finder.find(self._workspace())
+
+    def enabled(self) -> Sequence[Extension]:
+        """The extensions that the user has enabled, also those that have changed since."""
+        now_s = time.monotonic()
+        if now_s >= self._enabled_until_s:
+            self._enabled_until_s = now_s + _LOOK_S
+            self._enabled = self._find_enabled()
+        return self._enabled
+
+    async def describe(self, sources: Sequence[PythonSource]) -> Sequence[Manifest]:
+        return await self.tools.process.describe(sources)
+
+    async def run_command(self, name: str, text: str, cwd: str) -> CommandOutput:
+        from aish.tools.extensions.process import CallPlace
+
+        found = self.tools.commands[name]
+        return await self.tools.process.run_command(found.source, name, text, CallPlace(cwd))
+
+    def has_tools_of(self, source: str) -> bool:
+        return self._is_made and source in self.tools.owners
+
+    @property
+    def commands(self) -> Mapping[str, CommandEntry]:
+        return {name: found.entry for name, found in self.tools.commands.items()} if self._is_made else {}
+
+    @property
+    def hooks(self) -> Sequence[FoundHook]:
+        return self.tools.hooks if self._is_made else ()
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is wrong with files and extensions, in words."""
+        files = [f"{each.file.path} {each.file.problem}" for each in self.tool_files() if each.file.problem]
+        folders = [f"the extension {each.name} {each.problem}" for each in self.enabled() if each.problem]
+        return [*files, *folders, *(self.tools.problems if self._is_made else ())]
+
+    @property
+    def _is_made(self) -> bool:
+        return "tools" in self.__dict__
+
+    @cached_property
+    def tools(self) -> ExtensionTools:
+        from aish.tools.extensions.process import ToolProcess
+        from aish.tools.extensions.toolset import ExtensionTools
+
+        process = ToolProcess(
+            workspace=self._workspace,
+            env_patterns=self._config.env,
+            max_memory_mb=self._config.max_memory_mb,
+            settings=self._config.settings,
+        )
+        return ExtensionTools(
+            process,
+            self._registry,
+            self._find_sources,
+            cache_file=paths.cache_dir(self._env) / "extensions.json",
+            workspace=self._workspace,
+        )
+
+    def _find_sources(self) -> Sequence[PythonSource]:
+        if not self._config.enabled:
+            return ()
+        return [
+            *(each.source for each in self.tool_files() if each.is_usable),
+            *(source for each in self.enabled() if each.is_usable for source in each.sources),
+        ]
+
+    def _find_enabled(self) -> Sequence[Extension]:
+        if not (paths.data_dir(self._env) / "extensions.json").exists():
+            return ()
+        from aish.config.extensions import find_extensions
+
+        return find_extensions(self._env)

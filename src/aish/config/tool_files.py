@@ -1,0 +1,93 @@
+"""Finds tools in Python files: the user's own in the folder of the user's settings, and those of a project.
+
+The user's own need no trust: nothing but the user writes there. A file of a project has no effect until the user trusts
+exactly its content, like a project's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from aish.config import paths
+from aish.config.instructions import InstructionFile, find_project_folders, read_own_file, read_project_file
+from aish.config.user_decisions import content_hash, trust_file
+from aish.types.extensions import PythonSource
+
+OWN_FOLDER = "tools"
+PROJECT_FOLDER = ".aish/tools"
+# The owners of tools that belong to no extension, and so the first part of their names.
+MY = "my"
+PROJECT = "project"
+_MAX_FILES = 500  # in one folder
+
+
+class ToolFile(msgspec.Struct, frozen=True):
+    """A file that defines tools, commands or hooks."""
+
+    file: InstructionFile
+    owner: str
+
+    @property
+    def is_usable(self) -> bool:
+        return self.file.state == "trusted"
+
+    @property
+    def source(self) -> PythonSource:
+        return PythonSource(self.owner, path=str(self.file.path), revision=content_hash(self.file.content))
+
+
+def own_tools_folder(env: Mapping[str, str]) -> Path:
+    return paths.config_dir(env) / OWN_FOLDER
+
+
+class ToolFileFinder:
+    """Finds the files again and again, and reads only those that have changed."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self._read: dict[Path, tuple[object, ToolFile]] = {}
+
+    def find(self, cwd: Path) -> list[ToolFile]:
+        """The user's own files first, then those of the project from its root down to `cwd`."""
+        decisions = _signature(trust_file(self._env))
+        found: dict[Path, tuple[object, ToolFile]] = {}
+        for path, root in self._candidates(cwd):
+            signature = (_signature(path), decisions, root)
+            known = self._read.get(path)
+            found[path] = known if known is not None and known[0] == signature else (signature, self._load(path, root))
+        self._read = found
+        return [file for _, file in found.values()]
+
+    def _candidates(self, cwd: Path) -> Iterator[tuple[Path, Path | None]]:
+        for path in _python_files(own_tools_folder(self._env)):
+            yield path, None
+        root, folders = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(self._env)))
+        for folder in folders:
+            for path in _python_files(folder / PROJECT_FOLDER):
+                yield path, root
+
+    def _load(self, path: Path, root: Path | None) -> ToolFile:
+        if root is None:
+            return ToolFile(read_own_file(path), MY)
+        return ToolFile(read_project_file(path, root, self._env), PROJECT)
+
+
+def _python_files(folder: Path) -> list[Path]:
+    try:
+        entries = sorted(islice(folder.iterdir(), _MAX_FILES))
+    except OSError:
+        return []
+    return [path for path in entries if path.suffix == ".py" and not path.name.startswith(("_", "."))]
+
+
+def _signature(path: Path) -> object:
+    """What changes whenever the file is written, as far as can be told without reading it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
