@@ -150,6 +150,9 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
         "engine/engine.py",  # the front door to `engine/turn/runner.py`
         "frontends/admin/mcp.py",
         "frontends/mcp/protocol.py",
+        "frontends/admin/extensions.py",  # `aish tools test`, through the engine
+        "tools/extensions/toolset.py",  # a toolset, whose process runs it
+        "tools/extensions/process.py",  # its session with that process
     }
 
 
@@ -162,6 +165,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "process/bubblewrap.py",  # tries bwrap
         "process/sandbox.py",  # tries Landlock
         "tools/builtin/shell.py",  # behind the gate
+        "tools/extensions/hooks.py",  # hooks that the user has configured
         "frontends/mentions.py",  # git, for a range of commits
         "tools/bash/model_shell.py",  # a line of a model, on a pty of its own
         "tools/bash/shell.py",  # the live shell, on a pty

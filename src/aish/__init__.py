@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from aish.extensions.definitions import tool as tool
     from aish.extensions.results import Image as Image
     from aish.extensions.results import Prompt as Prompt
-    from aish.types.hooks import Ask as Ask
-    from aish.types.hooks import Change as Change
-    from aish.types.hooks import Deny as Deny
-    from aish.types.hooks import HookEvent as HookEvent
-    from aish.types.hooks import Note as Note
+    from aish.types.decisions import Ask as Ask
+    from aish.types.decisions import Change as Change
+    from aish.types.decisions import Deny as Deny
+    from aish.types.decisions import HookEvent as HookEvent
+    from aish.types.decisions import Note as Note
 
 # The public names and the modules that define them. Each is imported when it is first used: `import aish` stays light.
 _PUBLIC = {
-    "Ask": "aish.types.hooks",
-    "Change": "aish.types.hooks",
+    "Ask": "aish.types.decisions",
+    "Change": "aish.types.decisions",
     "Context": "aish.extensions.context",
-    "Deny": "aish.types.hooks",
-    "HookEvent": "aish.types.hooks",
+    "Deny": "aish.types.decisions",
+    "HookEvent": "aish.types.decisions",
     "Image": "aish.extensions.results",
-    "Note": "aish.types.hooks",
+    "Note": "aish.types.decisions",
     "Prompt": "aish.extensions.results",
     "command": "aish.extensions.definitions",
     "hook": "aish.extensions.definitions",

@@ -11,7 +11,17 @@ from typing import Protocol, runtime_checkable
 
 from aish.types.checkpoints import Checkpoint, FileChanges, RestoredFiles
 from aish.types.chunks import Batch
-from aish.types.decisions import Answer, Decision, EffectRequest, Mode, Question
+from aish.types.decisions import (
+    NO_VERDICT,
+    Answer,
+    Decision,
+    EffectRequest,
+    HookEvent,
+    HookPoint,
+    HookVerdict,
+    Mode,
+    Question,
+)
 from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.models import ModelProfile
@@ -186,6 +196,35 @@ class Gate(Protocol):
 
     async def find_like(self, effect: EffectRequest) -> str:
         """What a yes for the turn would cover, if the user is asked about this call; "" if not, or only this one."""
+
+
+class ExtensionPoints(Protocol):
+    """Code of the user: tools that come and go with files, and hooks that run at points of a turn. A hook can deny,
+    ask, narrow and add, and never allow."""
+
+    async def refresh(self) -> None:
+        """Takes up tools and hooks that were added, changed or removed. Awaited before tools are selected. Fast if
+        nothing has changed."""
+
+    def has_hooks(self, point: HookPoint) -> bool:
+        """Whether there is any hook for this point. Fast."""
+
+    async def run_hooks(self, event: HookEvent) -> HookVerdict:
+        """Runs the hooks for an event, each in bounded time. Never raises: a hook that fails refuses or is skipped, as
+        the user has set."""
+
+
+class NoExtensions:
+    """For engines without extensions."""
+
+    async def refresh(self) -> None:
+        return None
+
+    def has_hooks(self, point: HookPoint) -> bool:
+        return False
+
+    async def run_hooks(self, event: HookEvent) -> HookVerdict:
+        return NO_VERDICT
 
 
 class Checkpoints(Protocol):

@@ -31,7 +31,7 @@ from aish.app.engines import (
     secret_variables,
     secrets_of,
 )
-from aish.app.extensions import Extensions
+from aish.app.extensions import PythonExtensions
 from aish.app.mcp_connections import McpConnections
 from aish.app.providers import Providers
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
@@ -182,7 +182,7 @@ class Container:
             self._gate,
             lambda: self.store,
             self._background,
-            refresh_tools=extensions.refresh,
+            extensions=extensions,
             instructions=self.project_context.instructions if serving and self.config.context.environment else "",
             serving=serving,
             shared=shared or bool(self.config.store.url),
@@ -269,8 +269,9 @@ class Container:
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers
 
-    def _make_extensions(self) -> Extensions:
-        return Extensions(self.config.extensions, self.launch_context.env, lambda: self.launch_context.cwd, self._tools)
+    def _make_extensions(self) -> PythonExtensions:
+        workspace = lambda: self.launch_context.cwd  # noqa: E731
+        return PythonExtensions(self.config, self.launch_context.env, workspace, self._tools, self.redact_text)
 
     def _make_mcp_connections(self) -> McpConnections:
         return McpConnections(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -16,7 +16,7 @@ from aish.config import paths
 from aish.config.schema.config import Config, NetworkConfig, StoreConfig, TelemetryConfig
 from aish.config.skills import own_skills_folder
 from aish.config.toml_file import configured_prices, price_table
-from aish.engine.engine import Engine, FindBackground, refresh_nothing
+from aish.engine.engine import Engine, FindBackground
 from aish.engine.model.ledger import Caps, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import Routing
@@ -24,7 +24,7 @@ from aish.engine.prompt.composer import BASE, TOOLS_NOTE, compose_system
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.errors import ConfigError, UsageError
 from aish.frontends.terminal import visible
-from aish.ports import Checkpoints, Clock, Gate, ProcessLiveness, Store, Toolset
+from aish.ports import Checkpoints, Clock, ExtensionPoints, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.secret_formats import looks_secret
 from aish.types.context import Background, ContextRules, SystemTexts
@@ -86,7 +86,7 @@ class EngineFactory:
         store: Callable[[], Store],
         find_background: FindBackground,
         *,
-        refresh_tools: Callable[[], Awaitable[None]] = refresh_nothing,
+        extensions: ExtensionPoints | None = None,
         instructions: str = "",
         serving: bool,
         shared: bool,
@@ -103,7 +103,7 @@ class EngineFactory:
             else SystemTexts(compose_system(BASE, system), TOOLS_NOTE),
             routing=routing_of(self._config),
             find_background=find_background,
-            refresh_tools=refresh_tools,
+            extensions=extensions,
             write_through=not serving,
             shared=shared,
             checkpoints=checkpoints,

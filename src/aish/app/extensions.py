@@ -9,27 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aish.config import paths
-from aish.config.schema.tools import ExtensionsConfig
+from aish.config.schema.config import Config
 from aish.config.tool_files import ToolFile, ToolFileFinder
 from aish.tools.registry import Registry
 
 if TYPE_CHECKING:
     from aish.config.extensions import Extension
-    from aish.frontends.extension_view import CommandOutput
-    from aish.tools.extensions.toolset import ExtensionTools, FoundHook
-    from aish.types.extensions import CommandEntry, Manifest, PythonSource
+    from aish.extensions.manifest import CommandEntry, Manifest, PythonSource
+    from aish.frontends.extension_view import CommandReply
+    from aish.tools.extensions.hooks import HookRunner
+    from aish.tools.extensions.toolset import ExtensionTools
+    from aish.types.decisions import HookEvent, HookPoint, HookVerdict
 
 # How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
 _LOOK_S = 2.0
 
 
-class Extensions:
+class PythonExtensions:
     """`workspace` is the folder that the user is in."""
 
     def __init__(
-        self, config: ExtensionsConfig, env: Mapping[str, str], workspace: Callable[[], Path], registry: Registry
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        workspace: Callable[[], Path],
+        registry: Registry,
+        redact: Callable[[str], str],
     ) -> None:
-        self._config = config
+        self._config = config.extensions
+        self._hook_commands = config.hooks
+        self._redact = redact
         self._env = env
         self._workspace = workspace
         self._registry = registry
@@ -49,6 +58,7 @@ class Extensions:
     def tool_files(self) -> Sequence[ToolFile]:
         return self._finder.find(self._workspace())
 
+    @property
     def enabled(self) -> Sequence[Extension]:
         """The extensions that the user has enabled, also those that have changed since."""
         now_s = time.monotonic()
@@ -60,7 +70,7 @@ class Extensions:
     async def describe(self, sources: Sequence[PythonSource]) -> Sequence[Manifest]:
         return await self.tools.process.describe(sources)
 
-    async def run_command(self, name: str, text: str, cwd: str) -> CommandOutput:
+    async def run_command(self, name: str, text: str, cwd: str) -> CommandReply:
         from aish.tools.extensions.process import CallPlace
 
         found = self.tools.commands[name]
@@ -73,15 +83,33 @@ class Extensions:
     def commands(self) -> Mapping[str, CommandEntry]:
         return {name: found.entry for name, found in self.tools.commands.items()} if self._is_made else {}
 
-    @property
-    def hooks(self) -> Sequence[FoundHook]:
-        return self.tools.hooks if self._is_made else ()
+    def has_hooks(self, point: HookPoint) -> bool:
+        """Whether there is any hook for this point."""
+        return bool(self._hook_commands or (self._is_made and self.tools.hooks)) and self._hooks.has_hooks(point)
+
+    async def run_hooks(self, event: HookEvent) -> HookVerdict:
+        """Runs the hooks for an event."""
+        return await self._hooks.run_hooks(event)
+
+    @cached_property
+    def _hooks(self) -> HookRunner:
+        from aish.tools.extensions.hooks import HookRunner
+
+        return HookRunner(
+            lambda: self.tools.process,
+            lambda: self.tools.hooks if self._is_made else (),
+            self._hook_commands,
+            timeout_s=self._config.hook_timeout_s,
+            failing=self._config.failing_hook,
+            workspace=self._workspace,
+            redact=self._redact,
+        )
 
     @property
     def problems(self) -> Sequence[str]:
         """What is wrong with files and extensions, in words."""
         files = [f"{each.file.path} {each.file.problem}" for each in self.tool_files() if each.file.problem]
-        folders = [f"the extension {each.name} {each.problem}" for each in self.enabled() if each.problem]
+        folders = [f"the extension {each.name} {each.problem}" for each in self.enabled if each.problem]
         return [*files, *folders, *(self.tools.problems if self._is_made else ())]
 
     @property
@@ -112,7 +140,7 @@ class Extensions:
             return ()
         return [
             *(each.source for each in self.tool_files() if each.is_usable),
-            *(source for each in self.enabled() if each.is_usable for source in each.sources),
+            *(source for each in self.enabled if each.is_usable for source in each.sources),
         ]
 
     def _find_enabled(self) -> Sequence[Extension]:

@@ -18,7 +18,7 @@ from aish.config import paths
 from aish.config.toml_file import Unreadable, read_toml
 from aish.config.user_decisions import change_file
 from aish.errors import ConfigError, UsageError
-from aish.types.extensions import PythonSource
+from aish.extensions.manifest import PythonSource
 
 EXTENSION_FILE = "extension.toml"
 ENTRY_POINTS = "aish.extensions"
@@ -29,6 +29,8 @@ _MAX_FILES = 500
 _MAX_BYTES = 8 * 1024 * 1024
 _SKIPPED = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
 
+Part = Literal["instructions", "skills", "commands", "agents"]
+PARTS: tuple[Part, ...] = ("instructions", "skills", "commands", "agents")
 State = Literal["enabled", "available", "changed", "broken"]
 
 
@@ -64,7 +66,12 @@ class Extension(msgspec.Struct, frozen=True):
     def is_usable(self) -> bool:
         return self.state == "enabled"
 
-    def part(self, name: Literal["instructions", "skills", "commands", "agents"]) -> Path | None:
+    def missing_parts(self) -> list[str]:
+        """What `extension.toml` names and is not there."""
+        parts = [path for name in PARTS if (path := self.part(name)) is not None]
+        return [f"{path} is not there" for path in parts if not path.exists()]
+
+    def part(self, name: Part) -> Path | None:
         """The file or folder of a part, if the extension has it."""
         relative = getattr(self.head, name) if self.head is not None else ""
         return self.folder / relative if relative and self.folder is not None else None
@@ -86,7 +93,7 @@ def find_extensions(env: Mapping[str, str]) -> list[Extension]:
 def find_available(env: Mapping[str, str]) -> list[Extension]:
     """The enabled extensions, and installed packages that could be enabled."""
     enabled = {each.name: each for each in find_extensions(env)}
-    installed = [_read_module(name, module, "available") for name, module in _installed().items()]
+    installed = [_read_module(name, module, "available") for name, module in _list_installed().items()]
     return [*enabled.values(), *(each for each in installed if each.name not in enabled)]
 
 
@@ -95,7 +102,7 @@ def read_extension(target: str) -> Extension:
     folder = Path(target).expanduser()
     if folder.is_dir():
         found = _read_folder(folder.resolve(), "available")
-    elif module := _installed().get(target):
+    elif module := _list_installed().get(target):
         found = _read_module(target, module, "available")
     else:
         raise UsageError(
@@ -219,7 +226,7 @@ def hash_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _installed() -> dict[str, str]:
+def _list_installed() -> dict[str, str]:
     """The names of installed extensions and their modules."""
     from importlib.metadata import entry_points
 

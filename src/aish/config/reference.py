@@ -78,6 +78,7 @@ _EXAMPLES = {
     "mcp.servers.NAME.command": '"npx"',
     "mcp.servers.NAME.args": '["-y", "@modelcontextprotocol/server-filesystem", "."]',
     "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
+    "extensions.settings": '{"tickets" = {"url" = "https://tickets.example.org"}}',
     "ide.languages.NAME.server": '"ty"',
     "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
     "norris.max_cost": "1.0",
@@ -121,10 +122,16 @@ def _is_section(node: Node) -> bool:
 
 def _row(name: str, node: Node) -> str:
     if not isinstance(node, Leaf):
-        return f"| `{name}` | a table of texts | | {node.description} |"
+        is_text = isinstance(node, NamedTable) and isinstance(node.item, Leaf) and node.item.secret
+        kind = "texts" if is_text else "tables"
+        return f"| `{name}` | a table of {kind} | | {node.description} |"
     value = show_value(node.default)
     default = node.default_in_words or (f"`{value}`" if value not in ("", '""', "[]") else "")
     return f"| `{name}` | {node.expected} | {default} | {node.description} |"
+
+
+# Only an extension knows which of its settings are secret.
+_HIDDEN_SETTINGS = ("extensions", "settings")
 
 
 class Row(NamedTuple):
@@ -157,7 +164,8 @@ def show_value(value: Any) -> str:
 
 def _make_row(loaded: LoadedConfig, path: KeyPath, value: Any) -> Row:
     origin = loaded.origin(".".join(path))
-    return Row(".".join(_key(name) for name in path), show_value(value), origin.where or origin.layer)
+    shown = MASK if path[:2] == _HIDDEN_SETTINGS else show_value(value)
+    return Row(".".join(_key(name) for name in path), shown, origin.where or origin.layer)
 
 
 def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

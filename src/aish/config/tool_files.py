@@ -15,7 +15,7 @@ import msgspec
 from aish.config import paths
 from aish.config.instructions import InstructionFile, find_project_folders, read_own_file, read_project_file
 from aish.config.user_decisions import content_hash, trust_file
-from aish.types.extensions import PythonSource
+from aish.extensions.manifest import PythonSource
 
 OWN_FOLDER = "tools"
 PROJECT_FOLDER = ".aish/tools"

@@ -11,7 +11,18 @@ from aish.engine.model.ledger import Caps, Ledger, Prices
 from aish.engine.model.router import Router
 from aish.engine.model.selection import ModelSelector, Routing
 from aish.engine.model.side_call import SideCalls
-from aish.ports import Ask, Checkpoints, Clock, Gate, ProcessLiveness, Store, TextSink, Toolset
+from aish.ports import (
+    Ask,
+    Checkpoints,
+    Clock,
+    ExtensionPoints,
+    Gate,
+    NoExtensions,
+    ProcessLiveness,
+    Store,
+    TextSink,
+    Toolset,
+)
 from aish.safety.redaction.redactor import Redactor
 from aish.types.context import NO_TEXTS, Background, ContextRules, ContextView, SystemTexts
 from aish.types.decisions import Mode
@@ -36,10 +47,6 @@ if TYPE_CHECKING:
 FindBackground = Callable[[TurnRequest], Awaitable[Background]]
 
 
-async def refresh_nothing() -> None:
-    """For engines whose tools do not change by themselves."""
-
-
 async def find_no_background(request: TurnRequest) -> Background:
     return Background()
 
@@ -61,15 +68,14 @@ class Engine:
         prices: Prices | None = None,
         caps: Caps | None = None,
         find_background: FindBackground = find_no_background,
-        refresh_tools: Callable[[], Awaitable[None]] = refresh_nothing,
+        extensions: ExtensionPoints | None = None,
         write_through: bool = False,
         shared: bool = False,
         checkpoints: Callable[[], Checkpoints] | None = None,
     ) -> None:
         """`store` may be a function that opens it when it is first needed. `write_through`: events are written before
         they are shown. `shared`: several processes run turns of the same sessions; a turn waits for another process's
-        turn in its session. `checkpoints` None: no turn can be rewound. `refresh_tools` is awaited before tools are
-        selected, so that those which have changed on the disk are taken up."""
+        turn in its session. `checkpoints` None: no turn can be rewound."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -82,7 +88,7 @@ class Engine:
         self._system = system
         self._rules = rules or ContextRules()
         self._find_background = find_background
-        self.refresh_tools = refresh_tools
+        self.extensions = extensions or NoExtensions()
         self._write_through = write_through
         self.shared = shared
         self._checkpoints = checkpoints
@@ -143,7 +149,7 @@ class Engine:
         """
         from aish.engine.tools.direct_call import call_tool
 
-        await self.refresh_tools()
+        await self.extensions.refresh()
         limits = TurnLimits() if wall_s is None else TurnLimits(wall_s=wall_s)
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
@@ -262,7 +268,7 @@ class Engine:
             system=self._system,
             make_limiter=self._make_limiter,
             find_background=self._find_background,
-            refresh_tools=self.refresh_tools,
+            extensions=self.extensions,
             checkpoints=self.turn_checkpoints,
         )
 

@@ -18,8 +18,9 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 
 from aish.errors import UsageError
+from aish.extensions.manifest import CommandEntry, HookEntry, Manifest, ToolEntry
 from aish.extensions.signature import Signature, read_signature
-from aish.types.extensions import HOOK_POINTS, CommandEntry, HookEntry, HookPoint, Manifest, ToolEntry
+from aish.types.decisions import HOOK_POINTS, HookPoint
 from aish.types.tools import MAX_NAME_CHARS, Effect
 
 EffectName = Literal["read", "write", "exec", "network"]
@@ -34,25 +35,25 @@ _MAX_OWN_NAME_CHARS = MAX_NAME_CHARS - 16  # leaves room for the name of the ext
 DEFAULT_TIMEOUT_S = 60.0
 
 
-class ToolDefinition(msgspec.Struct, frozen=True):
+class ToolFunction(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     signature: Signature
     entry: ToolEntry
 
 
-class CommandDefinition(msgspec.Struct, frozen=True):
+class CommandFunction(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     signature: Signature
     entry: CommandEntry
 
 
-class HookDefinition(msgspec.Struct, frozen=True):
+class HookFunction(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     signature: Signature
     entry: HookEntry
 
 
-Definition = ToolDefinition | CommandDefinition | HookDefinition
+Definition = ToolFunction | CommandFunction | HookFunction
 
 
 @overload
@@ -96,7 +97,7 @@ def tool(
             concurrency=concurrency,
             output_schema=signature.output_schema,
         )
-        return _attach(function, ToolDefinition(function, signature, entry))
+        return _attach(function, ToolFunction(function, signature, entry))
 
     return decorate if function is None else decorate(function)
 
@@ -112,7 +113,7 @@ def command(name: str = "", *, help: str = "") -> Callable[[AnyFunction], AnyFun
         signature = read_signature(function)
         own_name = _check_name(name or function.__name__.replace("_", "-"), _COMMAND_NAME, "command")
         text = (help or signature.description or "a command of yours").splitlines()[0]
-        return _attach(function, CommandDefinition(function, signature, CommandEntry(own_name, text, signature.usage)))
+        return _attach(function, CommandFunction(function, signature, CommandEntry(own_name, text, signature.usage)))
 
     return decorate
 
@@ -128,7 +129,7 @@ def hook(point: HookPoint, *, tools: Sequence[str] = ("*",)) -> Callable[[AnyFun
     def decorate(function: AnyFunction) -> AnyFunction:
         signature = read_signature(function, takes_event=True)
         entry = HookEntry(function.__name__, point, tuple(tools))
-        return _attach(function, HookDefinition(function, signature, entry))
+        return _attach(function, HookFunction(function, signature, entry))
 
     return decorate
 
@@ -145,13 +146,13 @@ def settings(cls: AnyClass) -> AnyClass:
 
 def find_definition(value: object) -> Definition | None:
     found = getattr(value, _ATTRIBUTE, None)
-    return found if isinstance(found, ToolDefinition | CommandDefinition | HookDefinition) else None
+    return found if isinstance(found, ToolFunction | CommandFunction | HookFunction) else None
 
 
-def get_tool(function: Callable[..., Any]) -> ToolDefinition:
+def get_tool(function: Callable[..., Any]) -> ToolFunction:
     """The definition of a tool. Raises UsageError for a function that is none."""
     found = find_definition(function)
-    if isinstance(found, ToolDefinition):
+    if isinstance(found, ToolFunction):
         return found
     name = getattr(function, "__name__", type(function).__name__)
     raise UsageError(f"{name} is no tool", hint="decorate it with @tool")
@@ -178,9 +179,9 @@ def find_settings(namespace: Mapping[str, object]) -> type | None:
 
 def make_manifest(definitions: Sequence[Definition], settings_class: type | None = None) -> Manifest:
     return Manifest(
-        tools=tuple(each.entry for each in definitions if isinstance(each, ToolDefinition)),
-        commands=tuple(each.entry for each in definitions if isinstance(each, CommandDefinition)),
-        hooks=tuple(each.entry for each in definitions if isinstance(each, HookDefinition)),
+        tools=tuple(each.entry for each in definitions if isinstance(each, ToolFunction)),
+        commands=tuple(each.entry for each in definitions if isinstance(each, CommandFunction)),
+        hooks=tuple(each.entry for each in definitions if isinstance(each, HookFunction)),
         settings=msgspec.json.schema(settings_class) if settings_class is not None else None,
     )
 

@@ -20,8 +20,9 @@ import msgspec
 from aish import __version__
 from aish.errors import AishError
 from aish.extensions.context import Context
-from aish.extensions.definitions import CommandDefinition, Definition, HookDefinition, ToolDefinition
+from aish.extensions.definitions import CommandFunction, Definition, HookFunction, ToolFunction
 from aish.extensions.loading import LoadedSource, LoadError, load_source
+from aish.extensions.manifest import Manifest, PythonSource
 from aish.extensions.results import Prompt, ResultError, check_size, to_content
 from aish.net.framing import NewlineFraming, Oversize
 from aish.net.jsonrpc_message import (
@@ -35,8 +36,7 @@ from aish.net.jsonrpc_message import (
     encode_notification,
     encode_result,
 )
-from aish.types.extensions import Manifest, PythonSource
-from aish.types.hooks import HookAnswer, HookEvent
+from aish.types.decisions import HookAnswer, HookEvent
 from aish.types.tools import Effect, JsonObject
 
 # Of threads for imports and for functions that are not async. A call beyond that waits.
@@ -50,7 +50,7 @@ OUTPUT_METHOD = "notifications/aish/output"
 QUESTION_METHOD = "notifications/aish/question"
 ANSWER_METHOD = "notifications/aish/answer"
 
-Kind = TypeVar("Kind", ToolDefinition, CommandDefinition, HookDefinition)
+Kind = TypeVar("Kind", ToolFunction, CommandFunction, HookFunction)
 
 
 class CallMeta(msgspec.Struct, frozen=True):
@@ -200,9 +200,9 @@ class Host:
             raise LoadError(f"{source.title}: its import takes more than {IMPORT_TIMEOUT_S:g} s")
         return loading.result()
 
-    def _loaded_tools(self) -> list[ToolDefinition]:
+    def _loaded_tools(self) -> list[ToolFunction]:
         done = [each for each in self._loading.values() if each.done() and each.exception() is None]
-        return [tool for each in done for tool in each.result().definitions if isinstance(tool, ToolDefinition)]
+        return [tool for each in done for tool in each.result().definitions if isinstance(tool, ToolFunction)]
 
     async def _prepare(
         self, meta: CallMeta, kind: type[Kind], name: str, contexts: list[Context]
@@ -226,7 +226,7 @@ class Host:
     async def _call_tool(self, call: _Call, contexts: list[Context]) -> JsonObject:
         """Every failure of the tool is a result, which the model reads."""
         meta = msgspec.json.decode(call._meta.get("aish", msgspec.Raw(b"null")), type=CallMeta)
-        tool, context = await self._prepare(meta, ToolDefinition, call.name, contexts)
+        tool, context = await self._prepare(meta, ToolFunction, call.name, contexts)
         try:
             arguments = tool.signature.convert(call.arguments or {})
             blocks, structured = to_content(await self._run(tool, arguments, context))
@@ -241,7 +241,7 @@ class Host:
         return {**result, "structuredContent": structured} if structured is not None else result
 
     async def _run_command(self, work: _Work, contexts: list[Context]) -> CommandOutput:
-        command, context = await self._prepare(work.meta, CommandDefinition, work.name, contexts)
+        command, context = await self._prepare(work.meta, CommandFunction, work.name, contexts)
         value = await self._run(command, command.signature.convert_words(work.text), context)
         if isinstance(value, Prompt):
             return CommandOutput(prompt=value.text)
@@ -251,7 +251,7 @@ class Host:
         return CommandOutput("\n".join(block.get("text", "[image]") for block in blocks))
 
     async def _run_hook(self, work: _Work, contexts: list[Context]) -> HookAnswer | None:
-        hook, context = await self._prepare(work.meta, HookDefinition, work.name, contexts)
+        hook, context = await self._prepare(work.meta, HookFunction, work.name, contexts)
         answer = await self._run(hook, {}, context, work.event)
         if answer is None or isinstance(answer, HookAnswer):
             return answer
@@ -260,20 +260,20 @@ class Host:
     async def _run(self, definition: Definition, arguments: JsonObject, context: Context, *event: Any) -> Any:
         if definition.signature.takes_context:
             arguments = {**arguments, "ctx": context}
-        call = partial(definition.function, *event, **arguments)
+        work = partial(definition.function, *event, **arguments)
         if inspect.iscoroutinefunction(definition.function):
-            return await call()
-        return await self._in_thread(call)
+            return await work()
+        return await self._in_thread(work)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        def counted() -> Any:
+        def count_and_run() -> Any:
             self._busy_threads += 1
             try:
                 return work()
             finally:
                 self._busy_threads -= 1
 
-        return await self._loop.run_in_executor(self._threads, counted)
+        return await self._loop.run_in_executor(self._threads, count_and_run)
 
     # Messages to aish.
 
@@ -295,7 +295,7 @@ class Host:
             del self._questions[question]
 
 
-def _describe_tool(tool: ToolDefinition) -> JsonObject:
+def _describe_tool(tool: ToolFunction) -> JsonObject:
     entry = tool.entry
     hints = {"readOnlyHint": entry.effect is Effect.READ, "destructiveHint": entry.effect is Effect.EXEC}
     return {

@@ -18,20 +18,20 @@ import msgspec
 
 from aish.errors import AishError, UsageError
 from aish.extensions.definitions import (
-    CommandDefinition,
+    CommandFunction,
     Definition,
-    HookDefinition,
-    ToolDefinition,
+    HookFunction,
+    ToolFunction,
     find_definitions,
     find_settings,
     make_manifest,
 )
-from aish.types.extensions import Manifest, PythonSource
+from aish.extensions.manifest import Manifest, PythonSource
 
 MAX_FILE_BYTES = 1024 * 1024
 _PREFIX = "aish_extension_"
 
-Kind = TypeVar("Kind", ToolDefinition, CommandDefinition, HookDefinition)
+Kind = TypeVar("Kind", ToolFunction, CommandFunction, HookFunction)
 
 
 class LoadError(AishError):

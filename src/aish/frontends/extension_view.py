@@ -7,10 +7,10 @@ from typing import Protocol
 
 from aish.config.extensions import Extension
 from aish.config.tool_files import ToolFile
-from aish.types.extensions import CommandEntry, Manifest, PythonSource
+from aish.extensions.manifest import CommandEntry, Manifest, PythonSource
 
 
-class CommandOutput(Protocol):
+class CommandReply(Protocol):
     """What a command returned: a text for the user, or a prompt for the model."""
 
     @property
@@ -20,7 +20,7 @@ class CommandOutput(Protocol):
     def prompt(self) -> str: ...
 
 
-class Extensions(Protocol):
+class ExtensionView(Protocol):
     """The Python extensions of the engine that is open."""
 
     async def refresh(self) -> None:
@@ -29,6 +29,7 @@ class Extensions(Protocol):
     def tool_files(self) -> Sequence[ToolFile]:
         """The files of the user and of the project, also those that are not trusted."""
 
+    @property
     def enabled(self) -> Sequence[Extension]:
         """The extensions that the user has enabled, also those that have changed since."""
 
@@ -46,5 +47,5 @@ class Extensions(Protocol):
     async def describe(self, sources: Sequence[PythonSource]) -> Sequence[Manifest]:
         """What sources define that need not be enabled. Their Python is imported in the tool process."""
 
-    async def run_command(self, name: str, text: str, cwd: str) -> CommandOutput:
+    async def run_command(self, name: str, text: str, cwd: str) -> CommandReply:
         """Runs a command with the words after its name. Raises ToolError."""

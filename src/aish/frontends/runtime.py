@@ -17,7 +17,7 @@ from aish.config.schema.config import Config
 from aish.config.skills import SkillFile
 from aish.engine.engine import Engine
 from aish.errors import AishError
-from aish.frontends.extension_view import Extensions
+from aish.frontends.extension_view import ExtensionView
 from aish.ports import Ask, Provider, Store, Toolset
 from aish.safety.commands import ShellContext
 from aish.safety.policy.judgement import Judgement
@@ -248,7 +248,7 @@ class Runtime(Protocol):
         """Describes the sandbox that a model's commands run in."""
 
     @property
-    def extensions(self) -> Extensions:
+    def extensions(self) -> ExtensionView:
         """The Python extensions of the engine that is open."""
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:

@@ -1,8 +1,9 @@
-"""What the gate is asked, what it decides, and what the user may answer."""
+"""What the gate is asked, what it decides, and what the user may answer; what hooks are told and may answer."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -139,3 +140,67 @@ class Answer(msgspec.Struct, frozen=True):
     rule: str = ""  # with ALWAYS: what it covers, if the user changed it
     is_automatic: bool = False  # no person gave it
     for_all: bool = False  # with ALWAYS: an administrator's answer to a tenant's question counts for all
+
+
+HookPoint = Literal["before_turn", "before_tool", "after_tool", "after_turn", "on_question"]
+HOOK_POINTS: tuple[HookPoint, ...] = ("before_turn", "before_tool", "after_tool", "after_turn", "on_question")
+
+
+class HookEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a hook is told. Which fields are set depends on the point.
+
+    `text` is the question before a turn, the answer after it, the result after a tool, the reason of a question.
+    `status` says how the tool or the turn ended.
+    """
+
+    point: HookPoint
+    session: str = ""
+    turn: str = ""
+    workspace: str = ""
+    model: str = ""
+    tool: str = ""
+    effect: str = ""
+    arguments: Arguments = {}
+    text: str = ""
+    status: str = ""
+
+
+class Deny(msgspec.Struct, frozen=True, tag="deny", tag_field="answer"):
+    """The call, or the turn, is refused."""
+
+    reason: str = ""
+
+
+class Ask(msgspec.Struct, frozen=True, tag="ask", tag_field="answer"):
+    """The user is asked, also where the gate would allow the call."""
+
+    reason: str = ""
+
+
+class Change(msgspec.Struct, frozen=True, tag="change", tag_field="answer"):
+    """The call is made with these arguments instead. The gate decides about them as about any."""
+
+    arguments: Arguments
+
+
+class Note(msgspec.Struct, frozen=True, tag="note", tag_field="answer"):
+    """The model is told this, with the question or with the result."""
+
+    text: str
+
+
+HookAnswer = Deny | Ask | Change | Note
+
+
+class HookVerdict(msgspec.Struct, frozen=True):
+    """The answers of all hooks at one point. `refusal` and `question` are reasons, None if no hook denies or asks.
+    `notes` are for the model, `notices` for the user: hooks that failed and were skipped."""
+
+    refusal: str | None = None
+    question: str | None = None
+    arguments: Arguments | None = None
+    notes: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+NO_VERDICT = HookVerdict()

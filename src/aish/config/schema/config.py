@@ -14,6 +14,7 @@ from aish.config.schema.models import DiscoveryConfig, EmbeddedConfig, PresetCon
 from aish.config.schema.tools import (
     ExtensionsConfig,
     GateConfig,
+    HookConfig,
     IdeConfig,
     McpConfig,
     RewindConfig,
@@ -332,6 +333,10 @@ class Config(Section, frozen=True, forbid_unknown_fields=True):
     network: NetworkConfig = NetworkConfig()
     mcp: McpConfig = McpConfig()
     extensions: ExtensionsConfig = ExtensionsConfig()
+    hooks: Annotated[
+        tuple[HookConfig, ...],
+        Meta(description="Commands that run at points of a turn: tables of `point`, `command` and `tools`."),
+    ] = ()
     safety: SafetyConfig = SafetyConfig()
     rewind: RewindConfig = RewindConfig()
     context: ContextConfig = ContextConfig()

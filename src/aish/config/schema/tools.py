@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from aish.config.schema.values import Count, Secret, Section, UrlOrUnset, Variable
-from aish.types.decisions import Mode, Verdict
+from aish.types.decisions import HookPoint, Mode, Verdict
 from aish.types.tools import Effect
 
 PROMPT_FIELDS = (
@@ -158,6 +158,14 @@ class McpConfig(Section, frozen=True, forbid_unknown_fields=True):
             description="Seconds a question on the command line, or a server that starts, waits for them to connect.",
         ),
     ] = 5.0
+
+
+class HookConfig(Section, frozen=True, forbid_unknown_fields=True):
+    """A command that runs at a point of a turn: it gets JSON on stdin and may answer with JSON. See extend.md."""
+
+    point: Annotated[HookPoint, Meta(description="When it runs.")]
+    command: Annotated[str, Meta(min_length=1, description="The program and its arguments; no shell.")]
+    tools: Annotated[tuple[str, ...], Meta(description="The tools it is for, with `*`.")] = ("*",)
 
 
 class ExtensionsConfig(Section, frozen=True, forbid_unknown_fields=True):

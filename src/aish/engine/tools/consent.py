@@ -12,6 +12,7 @@ import msgspec
 
 from aish.engine.tools.executor import Executor, Preview
 from aish.engine.turn.events import EventChannel
+from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.turn_limits import Budget
 from aish.errors import AishError
 from aish.ports import Ask, Gate
@@ -53,7 +54,10 @@ class Consent:
         executor: Executor,
         budget: Budget,
         channel: EventChannel,
+        hooks: TurnHooks,
     ) -> None:
+        self._hooks = hooks
+        self._demanded: dict[str, str] = {}  # calls that a hook wants to be asked about, and why
         self.later: set[str] = set()
         self._gate = gate
         self._ask = ask
@@ -67,6 +71,10 @@ class Consent:
         self._for_turn: set[str] = set()
         self._for_step: set[tuple[str, str]] = set()  # calls that an answer about another call covers, and their kind
         self._expected: Sequence[EffectRequest] = ()
+
+    def demand(self, call: str, reason: str) -> None:
+        """The user is asked about this call, also if the gate allows it."""
+        self._demanded[call] = reason
 
     def expect(self, step: Sequence[EffectRequest]) -> None:
         """The calls of one step, in order, before the first is decided: those of one kind are asked about together."""
@@ -109,10 +117,11 @@ class Consent:
         return Decision(Verdict.DENY, "the journal", f"{doubt}. {answer.note}".strip())
 
     async def _ask_if_requested(self, effect: EffectRequest, allowed: Decision) -> Decision:
-        """Asks about calls that the gate allows, where the request wants to be asked."""
-        if effect.tool.name not in self._ask_about:
+        """Asks about calls that the gate allows, where the request or a hook wants to be asked."""
+        demanded = self._demanded.get(effect.call)
+        if effect.tool.name not in self._ask_about and demanded is None:
             return allowed
-        reason = "it was asked for that every such call be approved"
+        reason = "it was asked for that every such call be approved" if demanded is None else f"a hook asks: {demanded}"
         question = Question(
             effect.call, QuestionKind.EFFECT, effect.tool.name, effect.tool.effect, effect.arguments, reason,
             rule=ASKED_FOR, schema=effect.tool.schema, turn=effect.turn,
@@ -138,6 +147,9 @@ class Consent:
         self._asked.add(question.call)
         if self._is_covered(question):
             return Answer(Choice.YES)
+        verdict = await self._hooks.on_question(question)
+        if verdict.refusal is not None:
+            return Answer(Choice.NO, f"a hook refused it: {verdict.refusal}")
         prepared = await self._with_preview(question)
         if prepared is None:
             return Answer(Choice.NO, "it cannot be done")

@@ -17,6 +17,7 @@ from aish.engine.tools.consent import HIDDEN_SECRET, Consent
 from aish.engine.tools.executor import Executor, Outcome, aish_says
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.events import EventChannel, EventFactory
+from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.turn_limits import Budget
 from aish.errors import RunLost
 from aish.ports import Ask, Gate
@@ -28,6 +29,7 @@ from aish.types.decisions import (
     PROVED_RULE,
     UNASKED_RULES,
     YES_CHOICES,
+    Decision,
     EffectRequest,
     Mode,
     Question,
@@ -51,6 +53,7 @@ class PreparedCall(msgspec.Struct, frozen=True):
     arguments: Arguments
     repairs: tuple[Repair, ...] = ()
     edited: bool = False  # by the user who allowed it
+    hooked: bool = False  # a hook has changed the arguments
     is_proved: bool = False  # the gate allowed it because it is proved harmless
     is_unasked: bool = False  # the mode allowed it
 
@@ -90,10 +93,11 @@ class Dispatcher:
         owner: str = "",
         mode: Mode | None = None,
         live_output: bool = False,
+        hooks: TurnHooks,
     ) -> None:
         """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest.
         `live_output`: what running tools print is passed on."""
-        self._live_output = live_output
+        self._hooks, self._live_output = hooks, live_output
         self._owner, self._mode = owner, mode
         self._tools = tools
         self._executor = executor
@@ -104,7 +108,7 @@ class Dispatcher:
         self._channel = EventChannel(events)
         self._consent = Consent(
             gate=gate, ask=ask, ask_about=ask_about, journal=journal, executor=executor, budget=budget,
-            channel=self._channel,
+            channel=self._channel, hooks=hooks,
         )  # fmt: skip
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
@@ -244,6 +248,11 @@ class Dispatcher:
         return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
 
     async def _authorise(self, item: PreparedCall) -> PreparedCall | Outcome:
+        """Runs the hooks, then asks the gate about the call as they have left it."""
+        hooked = await self._run_hooks(item)
+        if isinstance(hooked, Outcome):
+            return hooked
+        item = hooked
         decision = await self._consent.decide(self._request_of(item))
         if item.call.id in self._consent.later:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
@@ -260,6 +269,24 @@ class Dispatcher:
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
             )
         return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
+
+    async def _run_hooks(self, item: PreparedCall) -> PreparedCall | Outcome:
+        verdict = await self._hooks.before_tool(item.spec, item.arguments)
+        for notice in verdict.notices:
+            self._channel.send_nowait(Status(notice), item.call.id)
+        if verdict.refusal is not None:
+            refusal = Decision(Verdict.DENY, "a hook", verdict.refusal)
+            await self._channel.send(DecisionMade(refusal, item.spec.effect), item.call.id)
+            return aish_says(ResultStatus.REFUSED, f"refused by a hook: {verdict.refusal}")
+        if verdict.question is not None:
+            self._consent.demand(item.call.id, verdict.question)
+        if verdict.arguments is None:
+            return item
+        if errors := schema_errors(item.spec.schema, verdict.arguments):
+            return aish_says(
+                ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
+            )
+        return msgspec.structs.replace(item, arguments=verdict.arguments, hooked=True)
 
     def _request_of(self, item: PreparedCall) -> EffectRequest:
         return EffectRequest(
@@ -291,7 +318,17 @@ class Dispatcher:
             self._forget_repeats(item)
         if has_placeholder(item.arguments):
             outcome = outcome.with_note(HIDDEN_SECRET)
-        self._outcomes[call] = outcome.with_note(_edited_note(item)) if item.edited else outcome
+        if item.edited or item.hooked:
+            outcome = outcome.with_note(_edited_note(item))
+        self._outcomes[call] = await self._add_hook_notes(item, outcome)
+
+    async def _add_hook_notes(self, item: PreparedCall, outcome: Outcome) -> Outcome:
+        verdict = await self._hooks.after_tool(item.spec, item.arguments, outcome.text, outcome.status)
+        for notice in verdict.notices:
+            self._channel.send_nowait(Status(notice), item.call.id)
+        for note in reversed(verdict.notes):
+            outcome = outcome.with_note(f"a hook adds: {note}")
+        return outcome
 
     async def _execute(self, item: PreparedCall) -> Outcome:
         def show_output(text: str, left_out_chars: int) -> None:
@@ -345,7 +382,8 @@ def _encode_arguments(item: PreparedCall) -> bytes:
 
 
 def _edited_note(item: PreparedCall) -> str:
-    return f"the user ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
+    who = "the user" if item.edited else "a hook"
+    return f"{who} ran this with other arguments: {msgspec.json.encode(item.arguments).decode()}"
 
 
 def result_event(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,14 @@ from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
 from aish.engine.turn.events import EventFactory
+from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import AishError, UsageError
 from aish.planner.run import question_text
-from aish.ports import Ask, Clock, DynamicToolset, Gate, Toolset
+from aish.ports import Ask, Clock, DynamicToolset, ExtensionPoints, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView, SystemTexts
 from aish.types.decisions import Mode
@@ -58,7 +59,7 @@ class TurnBuilder:
         system: SystemTexts,
         make_limiter: Callable[[], ToolLimiter],
         find_background: FindBackground,
-        refresh_tools: Callable[[], Awaitable[None]],
+        extensions: ExtensionPoints,
         checkpoints: TurnCheckpoints,
     ) -> None:
         self._tools = tools
@@ -70,7 +71,7 @@ class TurnBuilder:
         self._system = system
         self._make_limiter = make_limiter
         self._find_background = find_background
-        self._refresh_tools = refresh_tools
+        self._extensions = extensions
         self._checkpoints = checkpoints
         self._concurrency = ConcurrencyLimits()
         self._read_only: set[str] = set()  # tools of servers that only read when they were selected last
@@ -85,9 +86,8 @@ class TurnBuilder:
         journal: Journal | None,
         plan: PlanRun | None,
     ) -> Turn:
-        if request.tools:
-            await self._refresh_tools()
         events = EventFactory(session, new_id("turn"), self._clock.now_ns)
+        request, hooks, hook_notices = await self._run_hooks(request, events, selected.route)
         budget, transcript = start_budget(request.limits, self._clock), Transcript()
         if request.answers:
             ask = answer_from(request.answers, ask)
@@ -111,10 +111,21 @@ class TurnBuilder:
             )
             full, tools, model = await prepare(conversation)  # with the notes that have left with their turns
         _check_demand(request.tool_choice, tools)
-        make_dispatcher = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset)
+        make = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset, hooks=hooks)
         planner = await self._planner(plan, full, selected, tools, session, ask) if plan is not None else None
-        notes = (*selected.notes, *filter(None, [compaction_note]), *self._note_changed_tools(tools.specs))
-        return Turn(full, tools, notes, conversation.past, model, make_dispatcher, planner, budget, events, transcript)
+        notes = [*selected.notes, *hook_notices, *([compaction_note] if compaction_note else [])]
+        notes += self._note_changed_tools(tools.specs)
+        return Turn(full, tools, notes, conversation.past, model, make, planner, budget, events, transcript, hooks)
+
+    async def _run_hooks(
+        self, request: TurnRequest, events: EventFactory, route: Route
+    ) -> tuple[TurnRequest, TurnHooks, Sequence[str]]:
+        """Takes up tools and hooks that have changed, and runs those before the turn. Returns notices for the user."""
+        if request.tools:
+            await self._extensions.refresh()
+        hooks = TurnHooks(self._extensions, session=events.session, turn=events.turn, model=route.name)
+        request, notices = await hooks.before_turn(request)
+        return request, hooks, notices
 
     async def _compact(
         self,
@@ -161,7 +172,7 @@ class TurnBuilder:
 
     async def view(self, request: TurnRequest, selected: SelectedModel, conversation: Conversation) -> ContextView:
         """What the model would be sent for this request now, by parts."""
-        await self._refresh_tools()
+        await self._extensions.refresh()
         toolset = self.toolset(request.dynamic_mcp)
         tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=True)
         request = await self._add_notes(request, selected.route, conversation)
@@ -292,9 +303,11 @@ class TurnBuilder:
         owner: str = "",
         mode: Mode | None = None,
         after: str = "",
+        hooks: TurnHooks | None = None,
     ) -> Dispatcher:
         """`request` None: the calls are made by a program, without a model; `after` is the session whose last turn has
         proposed them."""
+        hooks = hooks or TurnHooks(self._extensions, session=events.session or after, turn=events.turn, model="")
         owner, mode = (request.owner, request.mode) if request else (owner, mode)
         return Dispatcher(
             tools=tools,
@@ -309,6 +322,7 @@ class TurnBuilder:
             owner=owner,
             mode=mode,
             live_output=request is not None and request.live_output,
+            hooks=hooks,
         )
 
     def _make_executor(

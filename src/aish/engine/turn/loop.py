@@ -23,6 +23,7 @@ from aish.engine.prompt.normalise import open_calls
 from aish.engine.tools.dispatch import Dispatcher, result_event
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.events import EventFactory
+from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.text_relay import StepTextRelay
 from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import SILENT_ENDS, Budget, describe_end
@@ -49,6 +50,7 @@ class Turn(msgspec.Struct, eq=False):
     _budget: Budget
     _events: EventFactory
     _transcript: Transcript
+    _hooks: TurnHooks
     id: str = ""
     session: str = ""
     end: TurnEnd | None = None  # decided by `_update_end`, or by the caller of `close`
@@ -183,6 +185,9 @@ class Turn(msgspec.Struct, eq=False):
         for call in self._transcript.open_calls:
             self._queue(result_event(call, self._dispatcher.closing_outcome(call)), call.id)
         return self._finish()
+
+    async def run_end_hooks(self) -> None:
+        await self._hooks.after_turn(self._transcript.step_text, self.end or TurnEnd.FAILED)
 
     def now_ms(self) -> int:
         return self._events.now_ms()

@@ -331,6 +331,7 @@ class TurnContext(msgspec.Struct, eq=False):
         finally:
             if self._stack is not None:
                 await self._stack.__aexit__(kind, exc, trace)
+        await recording.turn.run_end_hooks()
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aish.config.extensions import (
+    PARTS,
     Extension,
     enable_extension,
     find_available,
@@ -96,9 +97,7 @@ async def _test(arguments: argparse.Namespace, runtime: Runtime) -> int:
     async with runtime.engine(mcp=()) as engine:
         await runtime.extensions.refresh()
         spec = _find_tool(engine.tools.specs(), arguments.name, runtime)
-        result = await engine.call_tool(
-            spec.name, arguments.arguments, ask=_agree, mode=Mode.ASK, on_status=lambda text: _note(text)
-        )
+        result = await engine.call_tool(spec.name, arguments.arguments, ask=_agree, mode=Mode.ASK, on_status=_note)
     Output().answer(marked_text(result.parts) + "\n")
     if result.status in (ResultStatus.REFUSED, ResultStatus.NOT_ALLOWED):
         return _REFUSED
@@ -113,8 +112,7 @@ def _note(text: str) -> None:
     print(visible(f"· {text}"), file=sys.stderr)
 
 
-def _find_tool(specs: object, name: str, runtime: Runtime) -> ToolSpec:
-    assert isinstance(specs, tuple | list)
+def _find_tool(specs: Sequence[ToolSpec], name: str, runtime: Runtime) -> ToolSpec:
     own = [spec for spec in specs if runtime.extensions.has_tools_of(spec.source)]
     wanted = {name, name.replace(".", "__", 1)}
     found = [spec for spec in own if spec.name in wanted or spec.name.partition("__")[2] == name]
@@ -187,7 +185,7 @@ async def _show(extension: Extension, runtime: Runtime) -> list[str]:
     print(visible(f"{extension.name} {extension.version}  {where}\n{extension.description}".rstrip()))
     async with runtime.engine(mcp=()):
         manifests = await runtime.extensions.describe(extension.sources)
-    problems = [manifest.problem for manifest in manifests if manifest.problem]
+    problems = [*(manifest.problem for manifest in manifests if manifest.problem), *extension.missing_parts()]
     for manifest in manifests:
         for tool in manifest.tools:
             print(visible(f"  tool     {extension.name}__{tool.name}  [{tool.effect}]  {_first(tool.description)}"))
@@ -198,11 +196,9 @@ async def _show(extension: Extension, runtime: Runtime) -> list[str]:
         if manifest.settings is not None:
             names = ", ".join(_setting_names(manifest.settings))
             print(visible(f"  settings [extensions.settings.{extension.name}]  {names}"))
-    for part in ("instructions", "skills", "commands", "agents"):
+    for part in PARTS:
         if (path := extension.part(part)) is not None:
             print(visible(f"  {part:<8} {path}"))
-            if not Path(path).exists():
-                problems.append(f"{path} is not there")
     for problem in problems:
         print(visible(f"  ✗ {problem}"), file=sys.stderr)
     return problems
@@ -212,7 +208,6 @@ def _first(text: str) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _setting_names(schema: Mapping[str, object]) -> list[str]:
-    definitions = schema.get("$defs")
-    tables = definitions.values() if isinstance(definitions, dict) else [schema]
+def _setting_names(schema: Mapping[str, Any]) -> list[str]:
+    tables = schema.get("$defs", {"": schema}).values()
     return [name for table in tables for name in table.get("properties", {})]

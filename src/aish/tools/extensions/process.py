@@ -26,14 +26,14 @@ from aish.extensions.host import (
     CallMeta,
     CommandOutput,
 )
+from aish.extensions.manifest import Manifest, PythonSource
 from aish.tools.mcp.connect import open_own_server
 from aish.tools.mcp.errors import FaultKind, McpError
 from aish.tools.mcp.session import McpClientSession
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.incoming_messages import IncomingMessages
 from aish.tools.mcp.types import ServerSpec
-from aish.types.extensions import Manifest, PythonSource
-from aish.types.hooks import HookAnswer, HookEvent
+from aish.types.decisions import HookAnswer, HookEvent
 from aish.types.tools import Arguments, ResultStatus, ToolOutput
 
 NAME = "python tools"

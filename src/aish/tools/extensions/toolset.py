@@ -15,10 +15,10 @@ import msgspec
 
 from aish import __version__
 from aish.errors import ToolError, UsageError
+from aish.extensions.manifest import CommandEntry, HookEntry, Manifest, PythonSource, ToolEntry
 from aish.ports import CallContext
 from aish.tools.extensions.process import CallPlace, ToolProcess
 from aish.tools.registry import Registry
-from aish.types.extensions import CommandEntry, HookEntry, Manifest, PythonSource, ToolEntry
 from aish.types.tools import Arguments, ResultStatus, ToolOutput, ToolSpec
 
 _MAX_CACHED = 1000

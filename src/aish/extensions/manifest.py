@@ -1,15 +1,11 @@
-"""What an extension in Python offers, as data: tools, commands, hooks. The code itself runs in another process."""
+"""What Python extensions offer, as data: sources, and the tools, commands and hooks that a source defines."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
+from aish.types.decisions import HookPoint
 from aish.types.tools import Effect, JsonSchema
-
-HookPoint = Literal["before_turn", "before_tool", "after_tool", "after_turn", "on_question"]
-HOOK_POINTS: tuple[HookPoint, ...] = ("before_turn", "before_tool", "after_tool", "after_turn", "on_question")
 
 
 class PythonSource(msgspec.Struct, frozen=True):
