@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aish.config import paths
 from aish.config.schema.config import Config
 from aish.config.tool_files import ToolFile, ToolFileFinder
+from aish.errors import ConfigError
 from aish.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
 _LOOK_S = 2.0
+_FRESH_S = 0.1
 
 
 class PythonExtensions:
@@ -45,11 +47,19 @@ class PythonExtensions:
         self._finder = ToolFileFinder(env)
         self._enabled: Sequence[Extension] = ()
         self._enabled_until_s = 0.0
+        self._fresh_until_s = 0.0
+        self._damage = ""  # why it is not known what is enabled
 
     async def refresh(self) -> None:
-        """Takes up what was added, changed or removed. Nothing is imported while there are no extensions."""
-        if self._config.enabled and (self._is_made or self._find_sources()):
+        """Takes up what was added, changed or removed. Nothing is imported while there are no extensions.
+
+        A server refreshes with each request, so folders are not read again within a tenth of a second."""
+        now_s = time.monotonic()
+        if not self._config.enabled or now_s < self._fresh_until_s:
+            return
+        if self._is_made or self._find_sources():
             await self.tools.refresh()
+        self._fresh_until_s = now_s + _FRESH_S
 
     async def aclose(self) -> None:
         if self._is_made:
@@ -110,7 +120,8 @@ class PythonExtensions:
         """What is wrong with files and extensions, in words."""
         files = [f"{each.file.path} {each.file.problem}" for each in self.tool_files() if each.file.problem]
         folders = [f"the extension {each.name} {each.problem}" for each in self.enabled if each.problem]
-        return [*files, *folders, *(self.tools.problems if self._is_made else ())]
+        damage = [self._damage] if self._damage else []
+        return [*files, *folders, *damage, *(self.tools.problems if self._is_made else ())]
 
     @property
     def _is_made(self) -> bool:
@@ -148,4 +159,9 @@ class PythonExtensions:
             return ()
         from aish.config.extensions import find_extensions
 
-        return find_extensions(self._env)
+        self._damage = ""
+        try:
+            return find_extensions(self._env)
+        except ConfigError as exc:
+            self._damage = f"{exc.message}; {exc.hint}"
+            return ()

@@ -29,15 +29,15 @@ class ToolFile(msgspec.Struct, frozen=True):
     """A file that defines tools, commands or hooks."""
 
     file: InstructionFile
-    owner: str
+    source: PythonSource
+
+    @property
+    def owner(self) -> str:
+        return self.source.owner
 
     @property
     def is_usable(self) -> bool:
         return self.file.state == "trusted"
-
-    @property
-    def source(self) -> PythonSource:
-        return PythonSource(self.owner, path=str(self.file.path), revision=content_hash(self.file.content))
 
 
 def own_tools_folder(env: Mapping[str, str]) -> Path:
@@ -71,9 +71,9 @@ class ToolFileFinder:
                 yield path, root
 
     def _load(self, path: Path, root: Path | None) -> ToolFile:
-        if root is None:
-            return ToolFile(read_own_file(path), MY)
-        return ToolFile(read_project_file(path, root, self._env), PROJECT)
+        file = read_own_file(path) if root is None else read_project_file(path, root, self._env)
+        owner = MY if root is None else PROJECT
+        return ToolFile(file, PythonSource(owner, path=str(path), revision=content_hash(file.content)))
 
 
 def _python_files(folder: Path) -> list[Path]:

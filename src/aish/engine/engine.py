@@ -88,7 +88,7 @@ class Engine:
         self._system = system
         self._rules = rules or ContextRules()
         self._find_background = find_background
-        self.extensions = extensions or NoExtensions()
+        self._extensions = extensions or NoExtensions()
         self._write_through = write_through
         self.shared = shared
         self._checkpoints = checkpoints
@@ -113,6 +113,10 @@ class Engine:
         from aish.engine.turn.runner import TurnContext
 
         return TurnContext(self._runner, request, ask, journal, on_left, text_sink)
+
+    async def refresh_tools(self) -> None:
+        """Takes up tools that have changed on the disk, for those who list tools without a turn."""
+        await self._extensions.refresh()
 
     def visible_tools(
         self, globs: Sequence[str] = ("*",), *, interactive: bool, dynamic_mcp: str = "", owner: str = ""
@@ -149,7 +153,7 @@ class Engine:
         """
         from aish.engine.tools.direct_call import call_tool
 
-        await self.extensions.refresh()
+        await self.refresh_tools()
         limits = TurnLimits() if wall_s is None else TurnLimits(wall_s=wall_s)
         return await call_tool(
             self._builder, self.clock, self._redactor, ToolCall(new_id("call"), name, arguments), limits,
@@ -268,7 +272,7 @@ class Engine:
             system=self._system,
             make_limiter=self._make_limiter,
             find_background=self._find_background,
-            extensions=self.extensions,
+            extensions=self._extensions,
             checkpoints=self.turn_checkpoints,
         )
 

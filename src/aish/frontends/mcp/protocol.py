@@ -45,6 +45,8 @@ Result = dict[str, Any]
 class ToolHost(Protocol):
     """The part of an engine that this frontend uses."""
 
+    async def refresh_tools(self) -> None: ...
+
     def visible_tools(
         self, globs: Sequence[str] = ("*",), *, interactive: bool, owner: str = ""
     ) -> Sequence[ToolSpec]: ...
@@ -99,6 +101,11 @@ class ToolServer:
         server._owner = owner
         return server
 
+    async def refresh(self) -> Sequence[ToolSpec]:
+        """Takes up tools that have changed on the disk. Returns the list as it is then."""
+        await self._host.refresh_tools()
+        return self.specs()
+
     def specs(self) -> Sequence[ToolSpec]:
         return self._host.visible_tools(self._tools, interactive=False, owner=self._owner)
 
@@ -123,7 +130,7 @@ class ToolServer:
             case "tools/list":
                 await self._wait_for_tools()
                 cursor = request.params.get("cursor")
-                page = tool_page(self.specs(), cursor, self._page_tools, structured=request.structured)
+                page = tool_page(await self.refresh(), cursor, self._page_tools, structured=request.structured)
                 return cacheable(page) if request.stateless else page
             case "tools/call":
                 return await self._call(request, report)

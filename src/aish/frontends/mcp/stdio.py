@@ -243,7 +243,7 @@ class StdioServer:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._watch_s)
-            if self._listed is not None and (specs := self._server.specs()) != self._listed:
+            if self._listed is not None and (specs := await self._server.refresh()) != self._listed:
                 self._listed = specs
                 self._report(encode_notification("notifications/tools/list_changed"))
 

@@ -48,7 +48,7 @@ class Messages:
         functions, servers = read_tools(given)
         dynamic = await connect_dynamic_servers(service, caller, servers)
         check_servers(service, servers, dynamic)
-        tools = choose_tools(service, caller, functions, servers, dynamic)
+        tools = await choose_tools(service, caller, functions, servers, dynamic)
         request = self._request(exchange, caller, given, tools, body)
         ask = service.consent_for(caller)
         if tools.agreed:
@@ -66,7 +66,7 @@ class Messages:
         given, _ = await self._read(exchange, caller)
         functions, servers = read_tools(given)
         dynamic = await connect_dynamic_servers(self._service, caller, servers)
-        tools = choose_tools(self._service, caller, functions, servers, dynamic)
+        tools = await choose_tools(self._service, caller, functions, servers, dynamic)
         counting = count_request(self._service, given.model, read_conversation(given), tools)
         count = await run_while_connected(exchange, counting)
         await exchange.reply(200, msgspec.json.encode({"input_tokens": count.tokens}))

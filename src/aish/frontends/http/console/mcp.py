@@ -31,6 +31,7 @@ class ConsoleTools:
 
     async def reply_with_tools(self, exchange: Exchange, caller: Caller) -> None:
         asked = self._service.consent_for(caller) is not None
+        await self._service.engine.refresh_tools()
         offered = self._service.engine.visible_tools(caller.tools, interactive=asked, owner=caller.owner)
         await exchange.reply(
             200, msgspec.json.encode({"object": "list", "data": [tool_object(spec) for spec in offered]})

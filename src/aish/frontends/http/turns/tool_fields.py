@@ -99,7 +99,7 @@ class ToolsByServer:
         return [name for name, own in names if own in meant or name in meant]
 
 
-def choose_tools(
+async def choose_tools(
     service: Service,
     caller: Caller,
     functions: Sequence[ClientFunction],
@@ -108,6 +108,7 @@ def choose_tools(
 ) -> RequestTools:
     if not functions and not mcp and not service.config.tools:
         return NO_TOOLS
+    await service.engine.refresh_tools()
     source = service.engine.tools if dynamic is None else service.engine.tools_for(dynamic.name)
     known, injected = {spec.name for spec in source.specs()}, globs_of(service.config.tools)
     ours = {name for name in known if name in injected}

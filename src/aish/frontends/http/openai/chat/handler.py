@@ -251,7 +251,7 @@ class ChatCompletions:
         functions, servers = read_tools(given)
         dynamic = await connect_dynamic_servers(self._service, caller, servers) if servers else None
         check_servers(self._service, servers, dynamic)
-        return choose_tools(self._service, caller, functions, servers, dynamic)
+        return await choose_tools(self._service, caller, functions, servers, dynamic)
 
     def _request(
         self, exchange: Exchange, caller: Caller, chat: ChatBody, tools: RequestTools, body: bytes

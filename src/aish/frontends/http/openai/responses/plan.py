@@ -84,7 +84,7 @@ async def choose_response_tools(
     declared = read_declared(given)
     check_count("tools", len(declared.functions), service.config.max_tools)
     dynamic = await connect_dynamic_servers(service, caller, declared.mcp) if declared.mcp else None
-    tools = choose_tools(service, caller, declared.functions, declared.mcp, dynamic)
+    tools = await choose_tools(service, caller, declared.functions, declared.mcp, dynamic)
     functions = {spec.name: declared.spaces.get(spec.name, Namespaced(spec.name)) for spec in tools.clients}
     if not declared.mcp:
         return ResponseTools(tools.ours, tools.clients, functions)
