@@ -1,35 +1,27 @@
 """aish: a local AI runtime. `from aish import Aish, tool` is the library; `docs/extend.md` describes it."""
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from aish.extensions.context import Context as Context
-    from aish.extensions.definitions import command as command
-    from aish.extensions.definitions import hook as hook
-    from aish.extensions.definitions import settings as settings
-    from aish.extensions.definitions import tool as tool
-    from aish.extensions.results import Image as Image
-    from aish.extensions.results import Prompt as Prompt
-    from aish.types.decisions import Ask as Ask
-    from aish.types.decisions import Change as Change
-    from aish.types.decisions import Deny as Deny
-    from aish.types.decisions import HookEvent as HookEvent
-    from aish.types.decisions import Note as Note
-
 # The public names and the modules that define them. Each is imported when it is first used: `import aish` stays light.
+# `__init__.pyi` has the same names for type checkers.
 _PUBLIC = {
+    "Aish": "aish.library.client",
+    "Answer": "aish.library.answers",
+    "AnswerError": "aish.library.client",
     "Ask": "aish.types.decisions",
     "Change": "aish.types.decisions",
+    "Choice": "aish.types.decisions",
     "Context": "aish.extensions.context",
     "Deny": "aish.types.decisions",
     "HookEvent": "aish.types.decisions",
+    "Event": "aish.types.events",
     "Image": "aish.extensions.results",
     "Note": "aish.types.decisions",
     "Prompt": "aish.extensions.results",
+    "Question": "aish.types.decisions",
     "command": "aish.extensions.definitions",
     "hook": "aish.extensions.definitions",
+    "run": "aish.library.client",
     "settings": "aish.extensions.definitions",
     "tool": "aish.extensions.definitions",
 }

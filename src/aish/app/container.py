@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -105,6 +105,14 @@ def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
         environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
     loaded = load_config(cwd=environment.cwd, env=environment.env, flags=endpoint_flags(endpoints))
     return Container(environment, loaded, endpoints=endpoints)
+
+
+def library_runtime(settings: Mapping[str, Any], workspace: str = "") -> Container:
+    """For programs: `settings` take the place of those of the user's file."""
+    environment = launch_context()
+    if workspace:
+        environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
+    return Container(environment, load_config(cwd=environment.cwd, env=environment.env, flags=settings))
 
 
 def _find_workspace(folder: str) -> Path:
@@ -277,6 +285,10 @@ class Container:
         return McpConnections(
             self.config.mcp, self.config.serve, self._tools, lambda: self.http, self.launch_context.env
         )
+
+    def add_tools(self, toolsets: Mapping[str, Toolset]) -> tuple[str, object]:
+        """Adds toolsets for requests that name them in `dynamic_mcp`, as long as the returned object is referenced."""
+        return self._tools.add_view(toolsets)
 
     @property
     def dynamic_mcp_servers(self) -> Sequence[DynamicMcpView]:

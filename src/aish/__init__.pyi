@@ -1,0 +1,22 @@
+from aish.extensions.context import Context as Context
+from aish.extensions.definitions import command as command
+from aish.extensions.definitions import hook as hook
+from aish.extensions.definitions import settings as settings
+from aish.extensions.definitions import tool as tool
+from aish.extensions.results import Image as Image
+from aish.extensions.results import Prompt as Prompt
+from aish.library.answers import Answer as Answer
+from aish.library.client import Aish as Aish
+from aish.library.client import AnswerError as AnswerError
+from aish.library.client import run as run
+from aish.types.decisions import Ask as Ask
+from aish.types.decisions import Change as Change
+from aish.types.decisions import Choice as Choice
+from aish.types.decisions import Deny as Deny
+from aish.types.decisions import HookEvent as HookEvent
+from aish.types.decisions import Note as Note
+from aish.types.decisions import Question as Question
+from aish.types.events import Event as Event
+
+__version__: str
+__all__: list[str]

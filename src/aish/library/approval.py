@@ -1,0 +1,30 @@
+"""Lets a function of the program decide the questions of the gate."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+
+from aish.ports import Ask
+from aish.types.decisions import Answer, Choice, Question
+
+Approve = Callable[[Question], "bool | Choice | Answer | Awaitable[bool | Choice | Answer]"]
+
+
+def make_ask(approve: Approve | None) -> Ask | None:
+    """None if no function decides: then the gate refuses what it would ask about. An error in the function
+    refuses the call."""
+    if approve is None:
+        return None
+
+    async def ask(question: Question) -> Answer:
+        decided = approve(question)
+        if inspect.isawaitable(decided):
+            decided = await decided
+        if isinstance(decided, Answer):
+            return decided
+        if isinstance(decided, Choice):
+            return Answer(decided)
+        return Answer(Choice.YES if decided is True else Choice.NO)
+
+    return ask
