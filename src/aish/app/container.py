@@ -107,12 +107,15 @@ def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
     return Container(environment, loaded, endpoints=endpoints)
 
 
-def library_runtime(settings: Mapping[str, Any], workspace: str = "") -> Container:
+def library_runtime(
+    settings: Mapping[str, Any], workspace: str = "", providers: Mapping[str, Provider] | None = None
+) -> Container:
     """For programs: `settings` take the place of those of the user's file."""
     environment = launch_context()
     if workspace:
         environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
-    return Container(environment, load_config(cwd=environment.cwd, env=environment.env, flags=settings))
+    loaded = load_config(cwd=environment.cwd, env=environment.env, flags=settings)
+    return Container(environment, loaded, providers=providers)
 
 
 def _find_workspace(folder: str) -> Path:
@@ -132,7 +135,16 @@ def _cwd() -> Path:
 class Container:
     """Implements `frontends.runtime.Runtime`."""
 
-    def __init__(self, environment: LaunchContext, loaded: LoadedConfig, *, endpoints: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        environment: LaunchContext,
+        loaded: LoadedConfig,
+        *,
+        endpoints: Sequence[str] = (),
+        providers: Mapping[str, Provider] | None = None,
+    ) -> None:
+        """`providers` are those that a program has made itself."""
+        self._given = providers or {}
         self.launch_context = environment
         self.loaded = loaded
         self._endpoints = tuple(endpoints)
@@ -395,7 +407,9 @@ class Container:
 
     @cached_property
     def _providers(self) -> Providers:
-        return Providers(self.loaded, lambda: self.http, self._redactor, lambda: self.model_cache, self._only)
+        return Providers(
+            self.loaded, lambda: self.http, self._redactor, lambda: self.model_cache, self._only, self._given
+        )
 
     @cached_property
     def _redactor(self) -> Redactor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aish.config.load import LoadedConfig
 from aish.config.schema.models import ProviderConfig, ServerConfig
 from aish.engine.model.lazy_providers import LazyProviders
-from aish.errors import UsageError
+from aish.errors import AishError, UsageError
 from aish.ports import Provider
 from aish.safety.redaction.redactor import Redactor
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 SCRIPTED = "scripted"
+# The entry points of installed packages that make providers.
+PROVIDER_GROUP = "aish.providers"
 
 
 class Providers:
@@ -32,7 +34,10 @@ class Providers:
         redactor: Redactor,
         model_cache: Callable[[], ModelCache],
         only: Sequence[str],
+        given: Mapping[str, Provider],
     ) -> None:
+        """`given` are providers that the program has made itself."""
+        self._given = given
         self._loaded = loaded
         self._config = loaded.config
         self._find_http = http
@@ -49,7 +54,9 @@ class Providers:
         """The providers given for this run, then the preferred one, the configured ones and the built-in ones."""
         first = [*self._only, self._config.provider]
         names = sorted(self._config.providers, key=lambda name: first.index(name) if name in first else len(first))
-        return LazyProviders({name: partial(self._make, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))})
+        makers = {name: partial(self._make, name) for name in dict.fromkeys((*names, EMBEDDED, SCRIPTED))}
+        given = {name: partial(_calling_tools, provider) for name, provider in self._given.items()}
+        return LazyProviders({**makers, **given})
 
     def _make(self, name: str) -> Provider:
         configured = self._config.providers.get(name)
@@ -82,6 +89,8 @@ class Providers:
                 return self._make_embedded(name, settings.file)
             case "scripted":
                 return self._make_scripted(name, settings.file)
+            case "extension":
+                return load_provider(name, settings)
             case _:
                 members = [self._endpoint(name, settings, url) for url in settings.endpoints]
                 return self._pool(name, members, settings.timeout_s)
@@ -158,6 +167,28 @@ class Providers:
         found = [_calling_tools(provider) for provider in await discover(self._config.discovery, self._server)]
         self._discovered.update(provider.name for provider in found)
         return found
+
+
+def load_provider(name: str, settings: ProviderConfig) -> Provider:
+    """A provider of an installed package. Its factory gets the name and the options. Raises UsageError."""
+    from importlib.metadata import entry_points
+
+    found = list(entry_points(group=PROVIDER_GROUP, name=settings.extension))
+    if not found:
+        known = ", ".join(sorted(entry.name for entry in entry_points(group=PROVIDER_GROUP))) or "none"
+        raise UsageError(
+            f"the provider {name} needs the extension {settings.extension or '(providers.NAME.extension is not set)'}",
+            hint=f"install its package; there are: {known}",
+        )
+    try:
+        factory: Callable[[str, Mapping[str, Any]], Provider] = found[0].load()
+        return factory(name, settings.options)
+    except AishError:
+        raise
+    except Exception as exc:  # of code that is not ours
+        raise UsageError(
+            f"the provider {name} cannot be made by {found[0].value}: {type(exc).__name__}: {exc}"
+        ) from exc
 
 
 def _calling_tools(provider: Provider) -> Provider:

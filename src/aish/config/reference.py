@@ -78,6 +78,7 @@ _EXAMPLES = {
     "mcp.servers.NAME.command": '"npx"',
     "mcp.servers.NAME.args": '["-y", "@modelcontextprotocol/server-filesystem", "."]',
     "mcp.servers.NAME.env": '{"TOKEN" = "…"}',
+    "providers.NAME.options": '{"region" = "eu"}',
     "extensions.settings": '{"tickets" = {"url" = "https://tickets.example.org"}}',
     "ide.languages.NAME.server": '"ty"',
     "ide.servers.NAME.command": '["/opt/llvm/bin/clangd", "--background-index"]',
@@ -132,6 +133,7 @@ def _row(name: str, node: Node) -> str:
 
 # Only an extension knows which of its settings are secret.
 _HIDDEN_SETTINGS = ("extensions", "settings")
+_HIDDEN_OPTIONS = ("providers", "options")
 
 
 class Row(NamedTuple):
@@ -164,7 +166,8 @@ def show_value(value: Any) -> str:
 
 def _make_row(loaded: LoadedConfig, path: KeyPath, value: Any) -> Row:
     origin = loaded.origin(".".join(path))
-    shown = MASK if path[:2] == _HIDDEN_SETTINGS else show_value(value)
+    is_hidden = path[:2] == _HIDDEN_SETTINGS or path[:1] + path[2:3] == _HIDDEN_OPTIONS
+    shown = MASK if is_hidden else show_value(value)
     return Row(".".join(_key(name) for name in path), shown, origin.where or origin.layer)
 
 

@@ -34,6 +34,7 @@ from aish.types.tools import ResultStatus
 if TYPE_CHECKING:
     from aish.engine.engine import Engine
     from aish.frontends.eval.report import Report
+    from aish.ports import Provider
     from aish.types.records import SessionRecord
 
 Tools = Sequence["Callable[..., Any] | str"]
@@ -55,15 +56,21 @@ class AnswerError(AishError):
 class Aish:
     def __init__(
         self,
-        model: str = "",
+        model: str | Provider = "",
         *,
         tools: Tools = (),
         config: Mapping[str, Any] | None = None,
         workspace: str | Path = "",
+        providers: Sequence[Provider] = (),
     ) -> None:
-        """`tools` are functions decorated with @tool, and names of aish's own tools with `*`; each `ask` may name
+        """`model` is the name of a model, or `aish.testing.Scripted`. `tools` are functions decorated with @tool, and names of aish's own tools with `*`; each `ask` may name
         others. `config` are settings as in config.toml, over those of the user's file. `workspace` is the folder in
-        which tools work, by default the working directory."""
+        which tools work, by default the working directory. `providers` are backends of your own, whose models are
+        named `NAME:MODEL`."""
+        self._providers = {provider.name: provider for provider in providers}
+        if not isinstance(model, str):
+            self._providers[model.name] = model
+            model = str(getattr(model, "model", f"{model.name}:"))
         self._model = model
         self._tools = tools
         self._config = config or {}
@@ -73,7 +80,7 @@ class Aish:
         self._opened: Engine | None = None
 
     async def __aenter__(self) -> Self:
-        self._runtime = library_runtime(self._config, self._workspace)
+        self._runtime = library_runtime(self._config, self._workspace, self._providers)
         self._opened = await self._stack.enter_async_context(self._runtime.engine())
         return self
 
@@ -244,7 +251,9 @@ class Aish:
         return self._runtime
 
 
-def run(question: Question, *, model: str = "", config: Mapping[str, Any] | None = None, **options: Any) -> Answer[Any]:
+def run(
+    question: Question, *, model: str | Provider = "", config: Mapping[str, Any] | None = None, **options: Any
+) -> Answer[Any]:
     """Asks one question and waits for the answer, for scripts without an event loop. Takes the options of `ask`."""
 
     async def ask() -> Answer[Any]:

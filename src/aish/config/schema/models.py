@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -20,7 +20,7 @@ from aish.config.schema.values import (
 from aish.errors import ConfigError
 from aish.types.requests import Knobs, Sampling, ToolMode, TurnLimits
 
-ProviderKind = Literal["openai", "ollama", "embedded", "scripted"]
+ProviderKind = Literal["openai", "ollama", "embedded", "scripted", "extension"]
 
 _DEFAULT_LIMITS = TurnLimits()
 _NO_KNOBS = Knobs()
@@ -31,8 +31,17 @@ class ProviderConfig(Section, frozen=True, forbid_unknown_fields=True):
 
     kind: Annotated[
         ProviderKind,
-        Meta(description="The protocol: any OpenAI-compatible server, Ollama, the embedded model, or a script."),
+        Meta(
+            description="The protocol: any OpenAI-compatible server, Ollama, the embedded model, a script, or an "
+            "installed package."
+        ),
     ] = "openai"
+    extension: Annotated[
+        str, Meta(description="Of kind `extension`: the name of an entry point in `aish.providers`. See extend.md.")
+    ] = ""
+    options: Annotated[
+        dict[str, Any], Meta(description="Of kind `extension`: its settings, in its own keys. Never shown.")
+    ] = {}
     url: Annotated[UrlOrUnset, Meta(description="Where it listens, such as `http://127.0.0.1:8080`.")] = ""
     urls: Annotated[
         tuple[Url, ...], Meta(description="Several endpoints that serve the same models; they form a pool.")

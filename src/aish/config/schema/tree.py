@@ -84,6 +84,8 @@ def _node(field: msgspec.structs.FieldInfo) -> Node:
         item = get_args(bare)[1]
         if item is Secret:
             return NamedTable(Leaf(Secret, Secret, "text", None, description, hide=True), description)
+        if item is Any:
+            return Leaf(bare, dict, "a table", {}, description, hide=True)
         if get_origin(item) is dict:  # its keys are those of an extension
             return NamedTable(Leaf(item, dict, "a table", {}, description, hide=True), description)
         return NamedTable(Table(item), (item.__doc__ or "").strip())
