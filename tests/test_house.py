@@ -142,7 +142,12 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
     """The executor calls the registry, the registry its sources, an MCP source its session; nobody else does. A source
     that a request has brought stands around another, whose results it reads over."""
     callers = {name for name in _callers({"call"}) if not name.startswith("safety/")}  # whose calls are of commands
-    assert callers == {"engine/tools/executor.py", "tools/registry.py", "tools/mcp/dynamic.py"}
+    assert callers == {
+        "engine/tools/executor.py",
+        "tools/registry.py",
+        "tools/mcp/dynamic.py",
+        "testing/toolset_contract.py",  # holds the toolset of an author to its contract
+    }
     assert _callers({"call_tool"}) <= {
         "tools/code/backends/mcp.py",  # an IDE's own tools, behind ours
         "tools/mcp/server.py",
@@ -151,6 +156,7 @@ def test_a_tool_is_run_from_one_place_only_behind_the_gate():
         "frontends/admin/mcp.py",
         "frontends/mcp/protocol.py",
         "frontends/admin/extensions.py",  # `aish tools test`, through the engine
+        "library/client.py",  # `Aish.call`, through the engine
         "tools/extensions/toolset.py",  # a toolset, whose process runs it
         "tools/extensions/process.py",  # its session with that process
     }
@@ -523,6 +529,7 @@ def test_no_module_is_unused():
 
 EXPORTS = {
     "app": {"launch_context", "runtime", "serving_runtime"},
+    "testing": {"ContractBroken", "Scripted", "call", "provider_contract", "toolset_contract"},
     "safety/commands": {"Level", "LineVerdict", "PathChange", "Reason", "ShellContext", "Write", "classify"},
 }
 

@@ -6,8 +6,8 @@ __version__ = "0.1.0"
 # `__init__.pyi` has the same names for type checkers.
 _PUBLIC = {
     "Aish": "aish.library.client",
-    "Answer": "aish.library.answers",
-    "AnswerError": "aish.library.client",
+    "Reply": "aish.library.replies",
+    "ReplyError": "aish.library.client",
     "Ask": "aish.types.decisions",
     "Change": "aish.types.decisions",
     "Choice": "aish.types.decisions",

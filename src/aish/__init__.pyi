@@ -5,10 +5,10 @@ from aish.extensions.definitions import settings as settings
 from aish.extensions.definitions import tool as tool
 from aish.extensions.results import Image as Image
 from aish.extensions.results import Prompt as Prompt
-from aish.library.answers import Answer as Answer
 from aish.library.client import Aish as Aish
-from aish.library.client import AnswerError as AnswerError
+from aish.library.client import ReplyError as ReplyError
 from aish.library.client import run as run
+from aish.library.replies import Reply as Reply
 from aish.types.decisions import Ask as Ask
 from aish.types.decisions import Change as Change
 from aish.types.decisions import Choice as Choice

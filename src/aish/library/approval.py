@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from aish.ports import Ask
 from aish.types.decisions import Answer, Choice, Question
+from aish.types.tools import Arguments
 
-Approve = Callable[[Question], "bool | Choice | Answer | Awaitable[bool | Choice | Answer]"]
+# What a function may decide: yes or no, an answer of the gate, or other arguments for the call.
+Decided = bool | Choice | Arguments
+Approve = Callable[[Question], "Decided | Awaitable[Decided]"]
 
 
 def make_ask(approve: Approve | None) -> Ask | None:
@@ -21,10 +24,10 @@ def make_ask(approve: Approve | None) -> Ask | None:
         decided = approve(question)
         if inspect.isawaitable(decided):
             decided = await decided
-        if isinstance(decided, Answer):
-            return decided
         if isinstance(decided, Choice):
             return Answer(decided)
+        if isinstance(decided, dict):
+            return Answer(Choice.EDIT, arguments=decided)
         return Answer(Choice.YES if decided is True else Choice.NO)
 
     return ask

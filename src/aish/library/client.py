@@ -20,10 +20,9 @@ import msgspec
 from aish.app.container import Container, library_runtime
 from aish.errors import AishError, UsageError
 from aish.extensions.results import Image
-from aish.library.answers import Answer, AnswerReader, GoalReport
 from aish.library.approval import Approve, make_ask
 from aish.library.inline_tools import SOURCE, InlineTools
-from aish.library.structured import describe_schema, read_value, schema_of
+from aish.library.replies import GoalReport, Reply, ReplyReader, describe_schema, read_value, schema_of
 from aish.types.decisions import Mode
 from aish.types.events import Event
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage, marked_text
@@ -44,11 +43,11 @@ Value = TypeVar("Value")
 _WAIT_S = 30.0  # for MCP servers that still connect
 
 
-class AnswerError(AishError):
+class ReplyError(AishError):
     """A turn that did not end with an answer, or an answer that is not of the type that was asked for. `answer` is
     what there is."""
 
-    def __init__(self, message: str, answer: Answer[None], *, hint: str = "") -> None:
+    def __init__(self, message: str, answer: Reply[None], *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.answer = answer
 
@@ -63,10 +62,10 @@ class Aish:
         workspace: str | Path = "",
         providers: Sequence[Provider] = (),
     ) -> None:
-        """`model` is the name of a model, or `aish.testing.Scripted`. `tools` are functions decorated with @tool, and names of aish's own tools with `*`; each `ask` may name
-        others. `config` are settings as in config.toml, over those of the user's file. `workspace` is the folder in
-        which tools work, by default the working directory. `providers` are backends of your own, whose models are
-        named `NAME:MODEL`."""
+        """`model` is the name of a model, or `aish.testing.Scripted`. `tools` are functions decorated with @tool, and
+        names of aish's own tools with `*`; each `ask` may name others. `config` are settings as in config.toml, over
+        those of the user's file. `workspace` is the folder in which tools work, by default the working directory.
+        `providers` are backends of your own, whose models are named `NAME:MODEL`."""
         self._providers = {provider.name: provider for provider in providers}
         if not isinstance(model, str):
             self._providers[model.name] = model
@@ -91,15 +90,15 @@ class Aish:
         await self._stack.__aexit__(kind, exc, trace)
 
     @overload
-    async def ask(self, question: Question, *, result: type[Value], **options: Any) -> Answer[Value]: ...
+    async def ask(self, question: Question, *, result: type[Value], **options: Any) -> Reply[Value]: ...
     @overload
-    async def ask(self, question: Question, *, result: None = None, **options: Any) -> Answer[None]: ...
+    async def ask(self, question: Question, *, result: None = None, **options: Any) -> Reply[None]: ...
 
-    async def ask(self, question: Question, *, result: type[Any] | None = None, **options: Any) -> Answer[Any]:
+    async def ask(self, question: Question, *, result: type[Any] | None = None, **options: Any) -> Reply[Any]:
         """Asks and waits for the whole answer. Takes the options of `stream`.
 
         `result` is a type (a dataclass, a msgspec.Struct, a list of those, …) that the answer is read into: the model
-        is held to its schema, and asked once more if its answer does not fit. Raises AnswerError if the turn does not
+        is held to its schema, and asked once more if its answer does not fit. Raises ReplyError if the turn does not
         end with an answer.
         """
         answer = await self._answer(question, result=result, **options)
@@ -115,7 +114,7 @@ class Aish:
             answer = msgspec.structs.replace(mended, tools=(*answer.tools, *mended.tools))
             value, problem = read_value(answer.text, result)
         if problem:
-            raise AnswerError(f"the answer is no {getattr(result, '__name__', result)}: {problem}", answer)
+            raise ReplyError(f"the answer is no {getattr(result, '__name__', result)}: {problem}", answer)
         return msgspec.structs.replace(answer, value=value)
 
     async def stream(
@@ -140,30 +139,49 @@ class Aish:
         the gate asks about; without it they are refused. `mode` is how much runs without a question. `plan`: first
         write a plan, then follow it. `result` as in `ask`.
         """
-        engine = self._engine
         names, view_name, view = self._select(self._tools if tools is None else tools)
-        limits = self._container.config.limits.limits()
-        request = TurnRequest(
-            input=(_message(question),),
-            model=model or self._model or self._container.config.model,
-            session=session,
-            system="\n\n".join(filter(None, (system, describe_schema(result) if result is not None else ""))),
-            tools=names,
-            dynamic_mcp=view_name,
-            mode=Mode(mode) if mode else self._container.config.gate.mode,
-            planner=Planning() if plan else None,
-            sampling=Sampling(
-                temperature=temperature,
-                max_tokens=max_tokens,
-                json_schema=schema_of(result) if result is not None else None,
-            ),
-            limits=msgspec.structs.replace(limits, max_steps=max_steps) if max_steps is not None else limits,
-        )
-        async with engine.turn(request, ask=make_ask(approve)) as batches:
+        request = self._make_request(
+            question, names, view_name, model=model, session=session, mode=mode, system=system, plan=plan,
+            sampling=Sampling(temperature=temperature, max_tokens=max_tokens), max_steps=max_steps, result=result,
+        )  # fmt: skip
+        async with self._engine.turn(request, ask=make_ask(approve)) as batches:
             del view  # the turn has it from here on
             async for events in batches:
                 for event in events:
                     yield event
+
+    def _make_request(
+        self,
+        question: Question,
+        tools: tuple[str, ...],
+        view: str,
+        *,
+        model: str,
+        session: str,
+        mode: ModeName | None,
+        system: str,
+        plan: bool,
+        sampling: Sampling,
+        max_steps: int | None,
+        result: type[Any] | None,
+    ) -> TurnRequest:
+        config = self._container.config
+        limits = config.limits.limits()
+        if result is not None:
+            system = f"{system}\n\n{describe_schema(result)}".strip()
+            sampling = msgspec.structs.replace(sampling, json_schema=schema_of(result))
+        return TurnRequest(
+            input=(_make_message(question),),
+            model=model or self._model or config.model,
+            session=session,
+            system=system,
+            tools=tools,
+            dynamic_mcp=view,
+            mode=Mode(mode) if mode else config.gate.mode,
+            planner=Planning() if plan else None,
+            sampling=sampling,
+            limits=msgspec.structs.replace(limits, max_steps=max_steps) if max_steps is not None else limits,
+        )
 
     async def call(self, tool: str, /, approve: Approve | None = None, **arguments: Any) -> str:
         """Calls a tool of aish by its name, without a model, through the same gate. Raises AishError if it fails."""
@@ -218,14 +236,14 @@ class Aish:
         """Waits for the configured MCP servers. Returns those that still connect."""
         return await self._container.wait_for_mcp(timeout_s)
 
-    async def _answer(self, question: Question, **options: Any) -> Answer[None]:
-        reader = AnswerReader()
+    async def _answer(self, question: Question, **options: Any) -> Reply[None]:
+        reader = ReplyReader()
         async with aclosing(self.stream(question, **options)) as events:
             async for event in events:
                 reader.add([event])
         answer = reader.read()
         if reader.failure is not None:
-            raise AnswerError(reader.failure.message, answer, hint=reader.failure.hint)
+            raise ReplyError(reader.failure.message, answer, hint=reader.failure.hint)
         return answer
 
     def _select(self, tools: Tools) -> tuple[tuple[str, ...], str, object]:
@@ -253,18 +271,18 @@ class Aish:
 
 def run(
     question: Question, *, model: str | Provider = "", config: Mapping[str, Any] | None = None, **options: Any
-) -> Answer[Any]:
+) -> Reply[Any]:
     """Asks one question and waits for the answer, for scripts without an event loop. Takes the options of `ask`."""
 
-    async def ask() -> Answer[Any]:
+    async def ask() -> Reply[Any]:
         async with Aish(model, config=config) as aish:
-            answer: Answer[Any] = await aish.ask(question, **options)
+            answer: Reply[Any] = await aish.ask(question, **options)
             return answer
 
     return asyncio.run(ask())
 
 
-def _message(question: Question) -> UserMessage:
+def _make_message(question: Question) -> UserMessage:
     parts: list[Part] = []
     for part in [question] if isinstance(question, str) else question:
         if isinstance(part, Image):

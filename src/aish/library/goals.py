@@ -10,8 +10,8 @@ from aish.autonomy.state import Show
 from aish.engine.engine import Engine
 from aish.frontends.long_runs import check_goal, make_goal_state
 from aish.frontends.runtime import Runtime
-from aish.library.answers import GoalReport
 from aish.library.approval import Approve, make_ask
+from aish.library.replies import GoalReport
 from aish.types.decisions import YES_CHOICES, Choice
 from aish.types.events import Event, ToolResult
 from aish.types.runs import Halt, HaltAnswer, HaltChoice, RunKind

@@ -14,6 +14,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,8 @@ class ScriptedProvider:
         await self.describe(request.model)
         self.requests = [*self.requests[1 - MAX_REQUESTS :], request]
         left_s, begun = request.deadline_s, False
+        if left_s <= 0:
+            raise ProviderTimeout(f"{self._name}: the deadline passed", is_deadline=True)
         finished = StepFinished(StepEnd.STOP)
         for item in self._scripts[request.model](request):
             if isinstance(item, ProviderError):
@@ -186,3 +189,31 @@ def _choose_tool(question: str, tools: Sequence[str]) -> tuple[str, str]:
     if "runtime__echo" in tools:
         return "runtime__echo", msgspec.json.encode({"text": question}).decode()
     return (tools[0], "{}") if tools else ("", "")
+
+
+_calls = count(1)
+
+
+def call(tool: str, /, **arguments: Any) -> Item:
+    """A call that the model makes in a step."""
+    return CallFragment(0, f"call_{next(_calls)}", tool, msgspec.json.encode(arguments).decode())
+
+
+class Scripted(ScriptedProvider):
+    """Each step is what the model says in answer to one request: a text, a `call`, or a list of them. After the last
+    step, that one is repeated. `requests` are the requests that it got."""
+
+    def __init__(self, *steps: str | Item | Sequence[str | Item], name: str = "scripted-test") -> None:
+        super().__init__(name, {"model": from_steps([_read_step(step) for step in steps] or [[]])})
+
+    @property
+    def model(self) -> str:
+        """The full name of the model."""
+        return f"{self.name}:model"
+
+
+def _read_step(step: str | Item | Sequence[str | Item]) -> list[Item]:
+    given = [step] if isinstance(step, str) or not isinstance(step, Sequence) else list(step)
+    items: list[Item] = [TextDelta(item) if isinstance(item, str) else item for item in given]
+    has_call = any(isinstance(item, CallFragment) for item in items)
+    return [*items, StepFinished(StepEnd.TOOL_CALLS)] if has_call else items

@@ -6,9 +6,9 @@
 None of it needs a network, a model or a test framework.
 """
 
+from aish.providers.scripted import Scripted, call
 from aish.testing.contracts import ContractBroken
 from aish.testing.provider_contract import provider_contract
-from aish.testing.scripted import Scripted, call
 from aish.testing.toolset_contract import toolset_contract
 
 __all__ = ["ContractBroken", "Scripted", "call", "provider_contract", "toolset_contract"]
