@@ -82,4 +82,4 @@ def _encode_other(value: Any) -> Any:
         return dataclasses.asdict(value)
     if hasattr(value, "__iter__"):
         return list(value)
-    raise NotImplementedError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is no JSON")

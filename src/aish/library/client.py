@@ -44,12 +44,12 @@ _WAIT_S = 30.0  # for MCP servers that still connect
 
 
 class ReplyError(AishError):
-    """A turn that did not end with an answer, or an answer that is not of the type that was asked for. `answer` is
-    what there is."""
+    """A turn that did not end with an answer, or an answer that is not of the type that was asked for. `reply` is what
+    there is."""
 
-    def __init__(self, message: str, answer: Reply[None], *, hint: str = "") -> None:
+    def __init__(self, message: str, reply: Reply[None], *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
-        self.answer = answer
+        self.reply = reply
 
 
 class Aish:
@@ -260,13 +260,18 @@ class Aish:
     @property
     def _engine(self) -> Engine:
         if self._opened is None:
-            raise UsageError("aish is not open", hint="use it inside `async with Aish() as aish:`")
+            raise _not_open()
         return self._opened
 
     @property
     def _container(self) -> Container:
-        assert self._runtime is not None
+        if self._runtime is None or self._opened is None:
+            raise _not_open()
         return self._runtime
+
+
+def _not_open() -> UsageError:
+    return UsageError("aish is not open", hint="use it inside `async with Aish() as aish:`")
 
 
 def run(

@@ -187,7 +187,8 @@ class Turn(msgspec.Struct, eq=False):
         return self._finish()
 
     async def run_end_hooks(self) -> None:
-        await self._hooks.after_turn(self._transcript.step_text, self.end or TurnEnd.FAILED)
+        texts = [message.text for message in self._transcript.new_messages() if type(message) is AssistantMessage]
+        await self._hooks.after_turn(texts[-1] if texts else "", self.end or TurnEnd.FAILED)
 
     def now_ms(self) -> int:
         return self._events.now_ms()

@@ -1,0 +1,243 @@
+"""The library asks models from a program, through the same engine and the same gate."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import aish
+from aish import Aish, Choice, Image, Question, Reply, ReplyError, tool
+from aish.errors import AishError, UsageError
+from aish.testing import Scripted, call
+from aish.types.events import Status, TextDelta, ToolResult, TurnEnd, TurnFinished
+from aish.types.messages import ImagePart
+from aish.types.runs import RunState
+
+PUBLIC = {
+    "Aish", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent", "Image", "Note", "Prompt", "Question",
+    "Reply", "ReplyError", "__version__", "command", "hook", "run", "settings", "tool",
+}  # fmt: skip
+
+
+@dataclass
+class Ticket:
+    id: int
+    title: str
+
+
+@tool(effect="read")
+async def ticket(id: int, *, ctx: aish.Context) -> Ticket:
+    "One ticket by its number."
+    ctx.status(f"looking for {id}")
+    return Ticket(id, "stale")
+
+
+@tool
+def close(id: int) -> str:
+    "Closes a ticket."
+    return f"closed {id}"
+
+
+def test_the_public_names_are_these_and_no_others():
+    assert set(dir(aish)) == set(aish.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(aish, name) is not None
+    stub = (Path(aish.__file__).parent / "__init__.pyi").read_text()
+    assert all(f" as {name}" in stub or f"{name}:" in stub for name in PUBLIC)
+    with pytest.raises(AttributeError):
+        aish.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_importing_it_loads_only_the_standard_library():
+    code = "import sys; before = set(sys.modules); import aish; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['aish']"
+
+
+async def test_an_answer_has_its_text_its_session_and_the_calls_it_took():
+    model = Scripted(call("app__ticket", id=3), "It is stale.")
+    async with Aish(model) as opened:
+        reply = await opened.ask("what of 3?", tools=[ticket])
+    assert (str(reply), reply.end, reply.model) == ("It is stale.", TurnEnd.ANSWERED, "scripted-test:model")
+    (used,) = reply.tools
+    assert (used.name, used.status, used.text) == ("app__ticket", "ok", '{"id":3,"title":"stale"}')
+    assert [spec.name for spec in model.requests[0].tools] == ["app__ticket"]
+
+
+async def test_a_session_goes_on_and_is_stored():
+    model = Scripted("One.", "Two.")
+    async with Aish(model) as opened:
+        first = await opened.ask("first")
+        second = await opened.ask("second", session=first.session)
+        assert second.session == first.session
+        assert [message.text for message in model.requests[1].messages][-3:] == ["first", "One.", "second"]
+        assert [session.id for session in await opened.sessions()] == [first.session]
+
+
+async def test_calls_that_are_asked_about_need_a_function_that_approves():
+    asked: list[Question] = []
+
+    async def approve(question: Question) -> bool:
+        asked.append(question)
+        return question.arguments == {"id": 1}
+
+    for decide, status in ((None, "not_allowed"), (approve, "ok")):
+        async with Aish(Scripted(call("app__close", id=1), "Done."), tools=[close]) as opened:
+            reply = await opened.ask("close 1", approve=decide)
+        assert [used.status for used in reply.tools] == [status]
+    assert [question.tool for question in asked] == ["app__close"]
+
+
+@pytest.mark.parametrize(
+    ("decided", "text"),
+    [(Choice.YES, "closed 1"), ({"id": 2}, "closed 2"), (Choice.NO, "refused"), (False, "refused"), ("yes", "refused")],
+)
+async def test_a_function_may_decide_at_once_and_change_the_arguments(decided: object, text: str):
+    async with Aish(Scripted(call("app__close", id=1), "Done.")) as opened:
+        reply = await opened.ask("close 1", tools=[close], approve=lambda question: decided)  # type: ignore[arg-type, return-value]
+    assert text in reply.tools[0].text
+
+
+async def test_an_error_in_that_function_refuses_the_call():
+    def approve(question: Question) -> bool:
+        raise ValueError("broken")
+
+    async with Aish(Scripted(call("app__close", id=1), "Done.")) as opened:
+        reply = await opened.ask("close 1", tools=[close], approve=approve)
+    assert reply.tools[0].status == "refused"
+
+
+async def test_an_answer_is_read_into_a_type_and_mended_once():
+    model = Scripted('```json\n{"id": 3, "title": "x"}\n```')
+    async with Aish(model) as opened:
+        reply = await opened.ask("3?", result=Ticket)
+        assert reply.value == Ticket(3, "x")
+        assert (await opened.ask("3?", result=Ticket)).value.title == "x"
+    assert model.requests[0].sampling.json_schema is not None
+    async with Aish(Scripted('{"id": "three"}', 'So: [{"id": 3, "title": "x"}]')) as opened:
+        listed = await opened.ask("all?", result=list[Ticket])
+    assert listed.value == [Ticket(3, "x")]
+    async with Aish(Scripted("no idea")) as opened:
+        with pytest.raises(ReplyError, match="the answer is no Ticket") as caught:
+            await opened.ask("3?", result=Ticket)
+    assert caught.value.reply.text == "no idea"
+
+
+async def test_events_come_as_they_happen_and_closing_stops_the_turn():
+    async with Aish(Scripted(call("app__ticket", id=3), "It is stale.")) as opened:
+        kinds = [type(event.body) async for event in opened.stream("what of 3?", tools=[ticket])]
+        assert {Status, ToolResult, TextDelta} <= set(kinds) and kinds[-1] is TurnFinished
+        async with aclosing(opened.stream("again", tools=[ticket])) as events:
+            async for event in events:
+                session = event.session
+                break
+        (newest, _) = await opened.sessions()
+        assert newest.id == session
+
+
+async def test_cancelling_stops_a_tool_of_the_program():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def wait() -> None:
+        "Waits."
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with Aish(Scripted(call("app__wait"), "Done.")) as opened, asyncio.timeout(30):
+        asking = asyncio.ensure_future(opened.ask("wait", tools=[wait]))
+        await begun.wait()
+        asking.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+async def test_questions_at_once_have_their_own_tools():
+    @tool(effect="read")
+    def one() -> str:
+        "One."
+        return "1"
+
+    @tool(effect="read", name="one")
+    def other() -> str:
+        "Two."
+        return "2"
+
+    async with Aish(Scripted(call("app__one"), "Done.")) as opened:
+        replies = await asyncio.gather(*(opened.ask("go", tools=[one if at % 2 else other]) for at in range(8)))
+    assert [reply.tools[0].text for reply in replies] == ["2", "1"] * 4
+
+
+async def test_a_tool_that_fails_is_a_result_and_a_plain_function_is_an_error():
+    @tool(effect="read")
+    def broken() -> None:
+        "Fails."
+        raise ValueError("oops")
+
+    async with Aish(Scripted(call("app__broken"), "Done.")) as opened:
+        reply = await opened.ask("go", tools=[broken])
+        assert (reply.tools[0].status, reply.tools[0].text) == ("tool_error", "ValueError: oops")
+        with pytest.raises(UsageError, match="is no tool"):
+            await opened.ask("go", tools=[len])
+
+
+async def test_tools_of_aish_can_be_named_and_called():
+    async with Aish(Scripted(call("runtime__add", a=1, b=2), "3."), tools=["runtime__*"]) as opened:
+        assert (await opened.ask("1 + 2?")).tools[0].text == "3"
+        assert await opened.call("runtime__add", a=2, b=2) == "4"
+        with pytest.raises(AishError, match="no tool named"):
+            await opened.call("no__such")
+
+
+async def test_the_workspace_and_settings_are_those_that_are_given(tmp_path: Path):
+    (tmp_path / "note.txt").write_text("hello")
+    config = {"limits": {"max_steps": 1}, "ide": {"enabled": "always"}}
+    async with Aish(
+        Scripted(call("ide__read_file", path="note.txt"), "Done."), config=config, workspace=tmp_path
+    ) as opened:
+        reply = await opened.ask("read", tools=["ide__read_file"])
+    assert "hello" in reply.tools[0].text
+    assert reply.end is TurnEnd.MAX_STEPS
+    with pytest.raises(AishError):
+        async with Aish(config={"limits": {"max_stepz": 1}}):
+            pass
+
+
+async def test_images_go_along_with_a_question():
+    model = Scripted("A cat.")
+    async with Aish(model) as opened:
+        await opened.ask(["what is it?", Image(b"png")])
+    (part,) = [part for part in model.requests[0].messages[-1].parts if isinstance(part, ImagePart)]
+    assert (part.media_type, part.data) == ("image/png", "cG5n")
+
+
+async def test_a_failed_turn_is_an_error_with_what_there_is():
+    async with Aish("nothing:here") as opened:
+        with pytest.raises(AishError):
+            await opened.ask("hello?")
+
+
+async def test_work_towards_a_goal_is_a_run_that_is_kept():
+    async with Aish(Scripted("GOAL: complete")) as opened:
+        report = await opened.work("do nothing", max_steps=2, tools=["runtime__*"])
+    assert report.state is RunState.FINISHED and report.run.startswith("run_")
+
+
+def test_one_call_needs_no_event_loop():
+    reply: Reply[None] = aish.run("hi", model=Scripted("Hello."))
+    assert reply.text == "Hello."
+
+
+async def test_it_must_be_entered_first():
+    with pytest.raises(UsageError, match="is not open"):
+        await Aish().ask("hi")
