@@ -202,9 +202,9 @@ class ExtensionPoints(Protocol):
     """Code of the user: tools that come and go with files, and hooks that run at points of a turn. A hook can deny,
     ask, narrow and add, and never allow."""
 
-    async def refresh(self) -> None:
+    async def refresh(self) -> Sequence[str]:
         """Takes up tools and hooks that were added, changed or removed. Awaited before tools are selected. Fast if
-        nothing has changed."""
+        nothing has changed. Returns problems that the user was not told of before."""
 
     def has_hooks(self, point: HookPoint) -> bool:
         """Whether there is any hook for this point. Fast."""
@@ -217,8 +217,8 @@ class ExtensionPoints(Protocol):
 class NoExtensions:
     """For engines without extensions."""
 
-    async def refresh(self) -> None:
-        return None
+    async def refresh(self) -> Sequence[str]:
+        return ()
 
     def has_hooks(self, point: HookPoint) -> bool:
         return False

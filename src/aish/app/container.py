@@ -196,7 +196,7 @@ class Container:
     ) -> AsyncIterator[Engine]:
         tools = self._tools = self._make_local_tools()
         self._mcp = connections = self._make_mcp_connections()
-        self.extensions = extensions = self._make_extensions()
+        self.extensions = extensions = self._make_extensions(serving=serving)
         engine = self._engines.make(
             tools,
             self._gate,
@@ -289,9 +289,9 @@ class Container:
     def mcp_servers(self) -> Mapping[str, McpServer]:
         return self._mcp.servers
 
-    def _make_extensions(self) -> PythonExtensions:
-        workspace = lambda: self.launch_context.cwd  # noqa: E731
-        return PythonExtensions(self.config, self.launch_context.env, workspace, self._tools, self.redact_text)
+    def _make_extensions(self, *, serving: bool = False) -> PythonExtensions:
+        env, workspace = self.launch_context.env, lambda: self.launch_context.cwd
+        return PythonExtensions(self.config, env, workspace, self._tools, self.redact_text, serving=serving)
 
     def _make_mcp_connections(self) -> McpConnections:
         return McpConnections(

@@ -37,6 +37,8 @@ class PythonExtensions:
         workspace: Callable[[], Path],
         registry: Registry,
         redact: Callable[[str], str],
+        *,
+        serving: bool = False,
     ) -> None:
         self._config = config.extensions
         self._hook_commands = config.hooks
@@ -48,18 +50,23 @@ class PythonExtensions:
         self._enabled: Sequence[Extension] = ()
         self._enabled_until_s = 0.0
         self._fresh_until_s = 0.0
+        self._fresh_s = _FRESH_S if serving else 0.0
+        self._told: set[str] = set()
         self._damage = ""  # why it is not known what is enabled
 
-    async def refresh(self) -> None:
+    async def refresh(self) -> Sequence[str]:
         """Takes up what was added, changed or removed. Nothing is imported while there are no extensions.
 
-        A server refreshes with each request, so folders are not read again within a tenth of a second."""
+        A server refreshes with each request, so it does not read folders again within a tenth of a second."""
         now_s = time.monotonic()
         if not self._config.enabled or now_s < self._fresh_until_s:
-            return
+            return ()
         if self._is_made or self._find_sources():
             await self.tools.refresh()
-        self._fresh_until_s = now_s + _FRESH_S
+        self._fresh_until_s = now_s + self._fresh_s
+        new = [problem for problem in self.problems if problem not in self._told]
+        self._told.update(new)
+        return new
 
     async def aclose(self) -> None:
         if self._is_made:

@@ -23,8 +23,8 @@ class CommandReply(Protocol):
 class ExtensionView(Protocol):
     """The Python extensions of the engine that is open."""
 
-    async def refresh(self) -> None:
-        """Takes up what was added, changed or removed."""
+    async def refresh(self) -> Sequence[str]:
+        """Takes up what was added, changed or removed. Returns new problems."""
 
     def tool_files(self) -> Sequence[ToolFile]:
         """The files of the user and of the project, also those that are not trusted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +23,8 @@ class Hooks:
         self._point = point
         self._verdict = verdict
 
-    async def refresh(self) -> None: ...
+    async def refresh(self) -> Sequence[str]:
+        return ()
 
     def has_hooks(self, point: HookPoint) -> bool:
         return point == self._point

@@ -121,11 +121,10 @@ class TurnBuilder:
         self, request: TurnRequest, events: EventFactory, route: Route
     ) -> tuple[TurnRequest, TurnHooks, Sequence[str]]:
         """Takes up tools and hooks that have changed, and runs those before the turn. Returns notices for the user."""
-        if request.tools:
-            await self._extensions.refresh()
+        problems = await self._extensions.refresh() if request.tools else ()
         hooks = TurnHooks(self._extensions, session=events.session, turn=events.turn, model=route.name)
         request, notices = await hooks.before_turn(request)
-        return request, hooks, notices
+        return request, hooks, (*problems, *notices)
 
     async def _compact(
         self,
