@@ -51,7 +51,7 @@ class PythonExtensions:
         self._enabled_until_s = 0.0
         self._fresh_until_s = 0.0
         self._fresh_s = _FRESH_S if serving else 0.0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._damage = ""  # why it is not known what is enabled
 
     async def refresh(self) -> Sequence[str]:
@@ -64,8 +64,8 @@ class PythonExtensions:
         if self._is_made or self._find_sources():
             await self.tools.refresh()
         self._fresh_until_s = now_s + self._fresh_s
-        new = [problem for problem in self.problems if problem not in self._told]
-        self._told.update(new)
+        new = [problem for problem in self.problems if problem not in self._reported]
+        self._reported.update(new)
         return new
 
     async def aclose(self) -> None:
