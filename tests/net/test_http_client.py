@@ -12,8 +12,7 @@ import pytest
 
 from aish.errors import BadResponse, ConnectFailed, ConnectionLost, TooLarge, UsageError, WireTimeout
 from aish.net.event_loop import READ_BYTES
-from aish.net.http.client import HttpBounds, HttpClient, Timeouts
-from aish.net.http.exchange import ClientExchange
+from aish.net.http.client import ClientExchange, HttpBounds, HttpClient, Timeouts
 from support.eventually import eventually
 from support.garbage import left_to_the_collector
 from support.raw_server import DEADLINE_S, Peer, nothing_left, open_sockets, raw_server

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aish.errors import BadResponse, ConnectionLost, TooLarge, WireError
 from aish.net.http.client import HttpBounds, HttpClient
-from aish.net.http.response import ResponseParser
+from aish.net.http.connection import ResponseParser
 from support.raw_server import Peer, Script, nothing_left, raw_server
 
 LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nhello world"
