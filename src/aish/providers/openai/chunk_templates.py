@@ -20,21 +20,17 @@ _decode_text = msgspec.json.Decoder(str).decode
 Read = Callable[[bytes], str]
 
 
-def _nothing(data: bytes) -> str:
-    return ""
-
-
 class ChunkTemplate:
     """`text` reads the text of a chunk that fits the template, "" of any other. `event_text` does so for the bytes of a
-    whole event that arrived alone, so that its ends need not be found first.
+    whole event that arrived alone, so that its ends need not be found first. Both are None until one was learned.
 
     `parse` is the full parse of a chunk: it returns the text, "" if the chunk holds anything else, and raises
     ValueError for bytes that are no chunk.
     """
 
     def __init__(self, field: bytes, parse: Read) -> None:
-        self.text: Read = _nothing
-        self.event_text: Read = _nothing
+        self.text: Read | None = None
+        self.event_text: Read | None = None
         self._field = field
         self._parse = parse
         self._unused = [0]  # templates learned since one was last used

@@ -326,7 +326,7 @@ class ChatResponseReader:
                 await self._read_to_end()
                 break
             piece = await self._response.next_piece()
-            if self._is_between and (text := self._template.event_text(piece)):
+            if self._is_between and (read := self._template.event_text) and (text := read(piece)):
                 return [TextDelta(text)]
             if batch := self._read_piece(piece):
                 self._has_content = True
@@ -340,7 +340,8 @@ class ChatResponseReader:
         relay = self._relay
         if relay is None or not self._is_between:
             return False
-        text = self._template.event_text(piece)
+        read = self._template.event_text
+        text = read(piece) if read is not None else ""
         return bool(text) and relay.accept(text)
 
     def _last(self) -> Batch:
@@ -418,9 +419,9 @@ class ChatResponseReader:
         batch: list[Chunk] = []
         frame, call_frame = self._template, self._call_template
         for data in events:
-            if text := frame.text(data):
+            if (read := frame.text) and (text := read(data)):
                 batch.append(TextDelta(text))
-            elif text := call_frame.text(data):
+            elif (read := call_frame.text) and (text := read(data)):
                 batch.append(CallFragment(self._call_index, arguments=text))
             elif data == b"[DONE]":
                 self._is_complete = True
