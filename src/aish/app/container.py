@@ -463,8 +463,8 @@ class Container:
 
     def _make_local_tools(self, find_store: Callable[[], Store] | None = None) -> Registry:
         tools = Registry()
-        tools.add("runtime", RuntimeTools(self._clock))
-        tools.add(HISTORY_SOURCE, HistoryTools(find_store or (lambda: self.store)))
-        tools.add("shell", self._commands.tools())
+        tools.add("runtime", RuntimeTools(self._clock), is_fixed=True)
+        tools.add(HISTORY_SOURCE, HistoryTools(find_store or (lambda: self.store)), is_fixed=True)
+        tools.add("shell", self._commands.tools(), is_fixed=True)
         tools.add("skills", self._skill_tools)
         return tools

@@ -33,6 +33,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._sources: dict[str, Toolset] = {}
+        self._fixed: dict[str, Sequence[ToolSpec]] = {}
         self._offered: _Offered = []
         self._by_name: dict[str, Binding] = {}
         self._specs: tuple[ToolSpec, ...] = ()
@@ -40,7 +41,8 @@ class Registry:
         self._views: WeakValueDictionary[str, Registry] = WeakValueDictionary()
         self._numbers = count(1)
 
-    def add(self, alias: str, source: Toolset) -> None:
+    def add(self, alias: str, source: Toolset, *, is_fixed: bool = False) -> None:
+        """`is_fixed`: the list of its tools never changes, so it is read once."""
         if not alias or "__" in alias or wire_name(alias) != alias or alias.endswith("_"):
             raise UsageError(
                 f"'{alias}' cannot name a source of tools",
@@ -49,6 +51,8 @@ class Registry:
         if alias in self._sources or alias == SEARCH_SOURCE:
             raise UsageError(f"there is already a source of tools named {alias}", hint="choose another name")
         self._sources[alias] = source
+        if is_fixed:
+            self._fixed[alias] = source.specs()
 
     def hide(self, hidden: Callable[[str, str], bool]) -> None:
         """Hides tools (alias and own name) from models; other parts of aish can still use them."""
@@ -56,6 +60,7 @@ class Registry:
         self._offered = []
 
     def remove(self, alias: str) -> Toolset | None:
+        self._fixed.pop(alias, None)
         return self._sources.pop(alias, None)
 
     def add_view(self, toolsets: Mapping[str, Toolset]) -> tuple[str, Registry]:
@@ -63,7 +68,7 @@ class Registry:
         not close the view: its toolsets belong to others."""
         view = Registry()
         view._hidden = self._hidden
-        view._sources = dict(self._sources)
+        view._sources, view._fixed = dict(self._sources), dict(self._fixed)
         for alias, source in toolsets.items():
             view.add(alias, source)
         name = f"dynamic{next(self._numbers)}"
@@ -121,7 +126,11 @@ class Registry:
 
     def _bindings(self) -> dict[str, Binding]:
         """Rebuilds the map only if a toolset changed its list."""
-        offered = [(alias, source, source.specs()) for alias, source in self._sources.items()]
+        fixed = self._fixed
+        offered = [
+            (alias, source, fixed[alias] if alias in fixed else source.specs())
+            for alias, source in self._sources.items()
+        ]
         if not _is_same(offered, self._offered):
             self._offered = offered
             self._by_name = _bind(offered, self._hidden)
