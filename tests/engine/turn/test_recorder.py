@@ -2,7 +2,7 @@
 
 import pytest
 
-from aish.engine.turn.transcript import record_from_events
+from aish.engine.turn.events import record_from_events
 from aish.types.events import ReasoningDelta, TextDelta
 from aish.types.messages import TextPart, UserMessage
 from support.engines import Bench

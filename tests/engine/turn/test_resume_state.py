@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aish.engine.engine import flatten
-from aish.engine.turn.transcript import record_from_events
+from aish.engine.turn.events import record_from_events
 from aish.errors import EffectUnknown, ProviderUnavailable, StoreError
 from aish.providers.scripted import Item, from_steps
 from aish.storage.memory import MemoryStore

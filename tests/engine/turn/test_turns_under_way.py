@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aish.engine.engine import flatten
-from aish.engine.turn.transcript import record_from_events
+from aish.engine.turn.events import record_from_events
 from aish.errors import StoreError
 from aish.types.events import StepStarted, TextDelta, TurnFinished, TurnStarted, decode_event
 from support.engines import Bench

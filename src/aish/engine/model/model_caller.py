@@ -29,8 +29,7 @@ from aish.engine.prompt.token_counts import (
     max_tokens_of,
 )
 from aish.engine.prompt.window import DEFAULT_ANSWER_TOKENS, budget_for
-from aish.engine.turn.events import EventFactory
-from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.turn_limits import Budget
 from aish.errors import (
     AishError,
@@ -108,6 +107,8 @@ class ModelCaller:
         self._transcript = transcript
         self._budget = budget
         self._events = events
+        # Whether a cap or a limit of the turn bounds what a call may cost.
+        self._is_bounded = deps.ledger.is_limited(request.payer) or request.limits.max_cost is not None
         self._fell_back = selected.fell_back
         self._calls_forbidden = False
         self._admitted: AdmittedCall | None = None
@@ -121,8 +122,7 @@ class ModelCaller:
         """Streams one answer as events. Sets `end` if the turn cannot go on. Text that `relay` accepts is in no event
         here."""
         self.refusal = ""  # of an earlier step
-        loop_chars = repetition_chars(is_weak=self.route.info.is_weak)
-        step.check_at_chars = loop_chars
+        step.check_at_chars = loop_chars = self._loop_chars
         try:
             composed, self._left_out = self._composer.compose_uncounted(self._transcript.messages()), 0
             if composed is None or composed.left_out:
@@ -142,8 +142,6 @@ class ModelCaller:
                     if step.must_be_checked() and (step.is_full or self._is_repetitive(loop_chars)):
                         step.end = StepEnd.LENGTH
                         break
-            if events := step.finish():
-                yield events
         except BudgetExceeded as exc:
             drop_traceback(exc)
             self.end, self.refusal = TurnEnd.COST, f"{exc.message}; {exc.hint}"
@@ -217,6 +215,7 @@ class ModelCaller:
     def _use_route(self, route: Route) -> None:
         deps, request = self._deps, self._request
         self.route = route
+        self._loop_chars = repetition_chars(is_weak=route.info.is_weak)
         self._counter = deps.counters.get(route)
         self._sampling = (
             route.sampling if request.sampling == _NO_SAMPLING else merge_sampling(route.sampling, request.sampling)
@@ -233,7 +232,7 @@ class ModelCaller:
             self._tools,
             request.tool_mode or route.tool_mode,
             budget=budget_for(route.info.context_size, rules, self._sampling.max_tokens) if bounded else None,
-            always_count=deps.ledger.is_limited(request.payer) or request.limits.max_cost is not None,
+            always_count=self._is_bounded,
         )
 
     async def _compose(self, whole: ComposedPrompt | None) -> tuple[ComposedPrompt, list[str]]:
@@ -284,11 +283,6 @@ class ModelCaller:
             composed.tokens or 0,
             self._request.payer,
         )
-
-    @property
-    def _is_bounded(self) -> bool:
-        """Whether a cap or a limit of the turn bounds what a call may cost."""
-        return self._deps.ledger.is_limited(self._request.payer) or self._budget.limits.max_cost is not None
 
     async def _admit(
         self, request: StepRequest, call: AdmittedCall, prompt_tokens: int | None

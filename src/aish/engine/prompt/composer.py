@@ -15,13 +15,7 @@ import msgspec
 
 from aish.engine.model.router import Route, Router
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.normalise import (
-    drop_reasoning,
-    pair_results,
-    render_late_system_as_user,
-    render_tools_as_text,
-    strip_images,
-)
+from aish.engine.prompt.normalise import fit_to_model, pair_results
 from aish.engine.prompt.question_context import find_notes
 from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_counted_tools, max_tokens_of
 from aish.engine.prompt.window import cut_largest, first_turn_of, first_turn_within
@@ -129,7 +123,7 @@ class Composer(msgspec.Struct, eq=False):
         """The prompt, if it fits without counting."""
         if self.always_count or not (self.budget is None or self._surely_fits(current, self.budget)):
             return None
-        first = first_turn_of(len(self._past), self._rules.max_turns)
+        first = first_turn_of(len(self._past), self._rules.max_turns) if self._past else 0
         return ComposedPrompt(self._join(self._past[first:], current), None, tuple(self._past[:first]))
 
     async def compose(self, current: tuple[Message, ...]) -> ComposedPrompt:
@@ -205,12 +199,13 @@ class Composer(msgspec.Struct, eq=False):
         return with_system(self.system.text, self._normalise(pair_results(current)))
 
     def _normalise(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        seen = drop_reasoning(messages)
-        seen = seen if self._route.info.capabilities.vision else strip_images(seen)
-        is_strict = self._router.rejects_tool_role(self._route)
-        if is_strict or self._router.rejects_late_system(self._route):
-            seen = render_late_system_as_user(seen)
-        return render_tools_as_text(seen) if is_strict else seen
+        route, router = self._route, self._router
+        return fit_to_model(
+            messages,
+            has_vision=route.info.capabilities.vision,
+            takes_tool_role=not router.rejects_tool_role(route),
+            takes_late_system=not router.rejects_late_system(route),
+        )
 
     async def _fixed_size(self, current: tuple[Message, ...]) -> float:
         """The size of system message and tools. A provider may write tools into the messages."""

@@ -38,6 +38,17 @@ _SHAPE_REJECTION = re.compile(r"role|template|jinja|alternat|tool", re.IGNORECAS
 _SYSTEM_REJECTION = re.compile(r"system\W+(message|role|prompt)|role\W+system", re.IGNORECASE)
 
 
+def fit_to_model(
+    messages: tuple[Message, ...], *, has_vision: bool, takes_tool_role: bool, takes_late_system: bool
+) -> tuple[Message, ...]:
+    """Renders the messages, whose calls have their results, for a model and its chat template."""
+    seen = drop_reasoning(messages)
+    seen = seen if has_vision else strip_images(seen)
+    if not (takes_tool_role and takes_late_system):
+        seen = render_late_system_as_user(seen)
+    return seen if takes_tool_role else render_tools_as_text(seen)
+
+
 def pair_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Puts each result behind its call. Results without a call are dropped. An id that is used again is paired in
     order."""

@@ -157,7 +157,7 @@ class Dispatcher:
             admitted = [await self._admit(item) for item in group if isinstance(item, PreparedCall)]
             await self._run_admitted([item for item in admitted if item is not None])
             for item in group:
-                await self._finalise(item)
+                await self._finalise(item, is_last=item is items[-1])
 
     def _prepare(self, call: ToolCall) -> Item:
         if self._tools.is_client_tool(call.name):
@@ -258,7 +258,7 @@ class Dispatcher:
             return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
         if impossible := self._consent.impossible.get(item.call.id):
             return Outcome(ResultStatus.TOOL_ERROR, (TextPart(impossible),))
-        await self._channel.send(DecisionMade(decision, item.spec.effect), item.call.id)
+        await self._report_decision(DecisionMade(decision, item.spec.effect), item.call.id)
         if decision.verdict is not Verdict.ALLOW:
             return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
         if decision.arguments is None:
@@ -273,10 +273,10 @@ class Dispatcher:
     async def _run_hooks(self, item: PreparedCall) -> PreparedCall | Outcome:
         verdict = await self._hooks.before_tool(item.spec, item.arguments)
         for notice in verdict.notices:
-            self._channel.send_nowait(Status(notice), item.call.id)
+            self._channel.send_progress(Status(notice), item.call.id)
         if verdict.refusal is not None:
             refusal = Decision(Verdict.DENY, "a hook", verdict.refusal)
-            await self._channel.send(DecisionMade(refusal, item.spec.effect), item.call.id)
+            await self._report_decision(DecisionMade(refusal, item.spec.effect), item.call.id)
             return aish_says(ResultStatus.REFUSED, f"refused by a hook: {verdict.refusal}")
         if verdict.question is not None:
             self._consent.demand(item.call.id, verdict.question)
@@ -287,6 +287,13 @@ class Dispatcher:
                 ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
             )
         return msgspec.structs.replace(item, arguments=verdict.arguments, hooked=True)
+
+    async def _report_decision(self, decided: DecisionMade, call: str) -> None:
+        """An effect waits until its decision is recorded; a read or a refusal has nothing to wait for."""
+        if decided.effect is not Effect.READ and decided.decision.verdict is Verdict.ALLOW:
+            await self._channel.send(decided, call)
+        else:
+            self._channel.send_nowait(decided, call)
 
     def _request_of(self, item: PreparedCall) -> EffectRequest:
         return EffectRequest(
@@ -325,21 +332,21 @@ class Dispatcher:
     async def _add_hook_notes(self, item: PreparedCall, outcome: Outcome) -> Outcome:
         verdict = await self._hooks.after_tool(item.spec, item.arguments, outcome.text, outcome.status)
         for notice in verdict.notices:
-            self._channel.send_nowait(Status(notice), item.call.id)
+            self._channel.send_progress(Status(notice), item.call.id)
         for note in reversed(verdict.notes):
             outcome = outcome.with_note(f"a hook adds: {note}")
         return outcome
 
     async def _execute(self, item: PreparedCall) -> Outcome:
         def show_output(text: str, left_out_chars: int) -> None:
-            self._channel.send_nowait(ToolOutputDelta(text, left_out_chars), item.call.id)
+            self._channel.send_progress(ToolOutputDelta(text, left_out_chars), item.call.id)
 
         return await self._executor.run(
             item.spec,
             item.arguments,
             call=item.call.id,
             deadline_s=self._budget.remaining_s,
-            on_status=lambda text: self._channel.send_nowait(Status(text), item.call.id),
+            on_status=lambda text: self._channel.send_progress(Status(text), item.call.id),
             on_output=show_output if self._live_output else None,
             is_proved=item.is_proved,
             is_unasked=item.is_unasked,
@@ -356,7 +363,8 @@ class Dispatcher:
         await self._journal.conclude(call, outcome.truncate(self._budget.limits.result_max_chars))
         return outcome
 
-    async def _finalise(self, item: Item) -> None:
+    async def _finalise(self, item: Item, *, is_last: bool) -> None:
+        """Sends the result of the call. Nothing waits for the last one: it ends the stream."""
         call = item.call
         if isinstance(item, ClientCall) or call.id in self._consent.later:
             self._defer(item)
@@ -364,11 +372,15 @@ class Dispatcher:
         effect = item.spec.effect if isinstance(item, PreparedCall) else None
         outcome = self._outcomes[call.id].truncate(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
-            self._channel.send_nowait(Status(f"{call.name}: {outcome.text}"), call.id)
+            self._channel.send_progress(Status(f"{call.name}: {outcome.text}"), call.id)
         if isinstance(item, PreparedCall) and outcome.status is ResultStatus.OK:
             await self._tools.note_use(item.spec.name)
         repairs = item.repairs if isinstance(item, PreparedCall) else ()
-        await self._channel.send(result_event(call, outcome, effect, repairs), call.id)
+        result = result_event(call, outcome, effect, repairs)
+        if is_last:
+            self._channel.send_nowait(result, call.id)
+        else:
+            await self._channel.send(result, call.id)
 
     def _defer(self, item: Item) -> None:
         """Leaves a call to the client or to a later decision. The client's tools come first: it must run them before

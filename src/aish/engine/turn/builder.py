@@ -21,11 +21,10 @@ from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
-from aish.engine.turn.events import EventFactory
+from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.loop import Turn
 from aish.engine.turn.resume_state import answer_from
-from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import AishError, UsageError
 from aish.planner.run import question_text

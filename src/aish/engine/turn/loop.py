@@ -22,10 +22,9 @@ from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import open_calls
 from aish.engine.tools.dispatch import Dispatcher, result_event
 from aish.engine.tools.selection import ToolSelection
-from aish.engine.turn.events import EventFactory
+from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.text_relay import StepTextRelay
-from aish.engine.turn.transcript import Transcript
 from aish.engine.turn.turn_limits import SILENT_ENDS, Budget, describe_end
 from aish.planner.run import question_text
 from aish.ports import TextSink
@@ -92,8 +91,10 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            # Of usage and notes of spending: the transcript, which `_queue` feeds, takes no part in them.
-            self._queued += self._model.book_step(step)
+            calls = step.finish() if self._model.end is None else []
+            self._transcript.apply_all(calls)
+            # Not `_queue`: the transcript takes no part in usage and notes of spending.
+            self._queued += [*calls, *self._model.book_step(step)]
             self._queued += await self._model.warn_about_spending()
             if self._update_end() is not None:
                 break

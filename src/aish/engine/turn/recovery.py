@@ -8,9 +8,8 @@ import msgspec
 
 from aish.engine.tools.dispatch import result_event
 from aish.engine.tools.executor import aish_says
-from aish.engine.turn.events import EventFactory
+from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.resume_state import drop_unfinished_answers
-from aish.engine.turn.transcript import Transcript
 from aish.ports import Clock, Store
 from aish.safety.redaction.redactor import MARK
 from aish.types.decisions import Verdict

@@ -77,6 +77,7 @@ class TurnRunner:
         self._store = store
         self._clock = clock
         self._liveness = liveness
+        self._me = liveness.me
         self._shared = shared
         self._attempts: dict[str, _Attempt] = {}  # by retry key: the newest attempt under way
         self._undelivered: dict[str, tuple[str, tuple[str, ...]]] = {}  # by turn: its retry key, and the attempts
@@ -142,7 +143,7 @@ class TurnRunner:
         else:
             conversation = Conversation(bounded=request.fit)
         turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
-        record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._liveness.me)
+        record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._me)
         if not request.kept:
             return self._recorder.begin(turn, record)
         recording = self._recorder.begin(turn, None)

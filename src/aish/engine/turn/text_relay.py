@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aish.engine.model.stream_assembly import StepAssembler
-from aish.engine.turn.events import EventFactory
-from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.events import EventFactory, Transcript
 from aish.ports import TextSink
 from aish.types.events import Event, TextDelta
 

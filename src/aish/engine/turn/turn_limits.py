@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from aish.engine.turn.transcript import NO_ANSWER
+from aish.engine.turn.events import NO_ANSWER
 from aish.ports import Clock
 from aish.types.events import TurnEnd
 from aish.types.requests import TurnLimits

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aish.engine.model.ledger import day_start_ms
-from aish.engine.turn.transcript import record_from_events
+from aish.engine.turn.events import record_from_events
 from aish.errors import SessionNotFound, UsageError
 from aish.frontends.memory_service import MAX_FACTS, MemoryService, short_id
 from aish.frontends.runtime import Runtime

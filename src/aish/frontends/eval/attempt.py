@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from aish.engine.engine import Engine, flatten
-from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.events import Transcript
 from aish.errors import AishError
 from aish.frontends.eval.case_world import FinalState, ScratchFiles, ScratchRecords, create_files, find_faults
 from aish.frontends.eval.cases import Case, Expectation

@@ -55,18 +55,17 @@ class ReplyStream:
         self._encode_word = encode_word
         self._heartbeat_s = heartbeat_s
         self._deadlines: DeadlineTimer | None = None
-        self._is_gone = False
+        self._is_gone = self._has_finished = False
         self._pending: asyncio.Future[None] | None = None  # a heartbeat or the headers, being sent
-        if encoder is not None:
-            self._loop = asyncio.get_running_loop()
-            self._deadlines = get_deadline_timer(self._loop)
-            self._sent_s = self._loop.time()
         self._has_sent = False  # since the last tick: saves asking for the time with each piece
 
     def __enter__(self) -> ReplyStream:
         self._task = asyncio.current_task()
         self._exchange.when_gone(self._cancel_turn)
-        if self._deadlines is not None:
+        if self._encoder is not None:
+            loop = asyncio.get_running_loop()
+            self._sent_s = loop.time()
+            self._deadlines = get_deadline_timer(loop)
             self._deadlines.add(self)
         return self
 
@@ -79,8 +78,8 @@ class ReplyStream:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._exchange.stop_watching()
-        if self._deadlines is not None:
+        if not self._has_finished:
+            self._exchange.stop_watching()
             self._stop_deadlines()
         if self._is_gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
@@ -124,6 +123,7 @@ class ReplyStream:
         await self._start()
         await self._exchange.send_piece(b"", last=True)
         self._exchange.stop_watching()
+        self._has_finished = True
 
     async def _start(self) -> None:
         if self._exchange.started:

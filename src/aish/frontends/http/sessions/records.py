@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from aish.engine.rewind import find_rewinds
-from aish.engine.turn.transcript import record_from_events
+from aish.engine.turn.events import record_from_events
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, read_number

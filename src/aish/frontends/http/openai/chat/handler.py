@@ -246,9 +246,10 @@ class ChatCompletions:
         await collect_turn(service, exchange, caller, whole, request, ask, trace=trace)
 
     async def _tools(self, chat: ChatBody, caller: Caller) -> RequestTools:
-        given = chat.tools or []
-        check_count("tools", len(given), self._service.config.max_tools)
-        functions, servers = read_tools(given)
+        if not chat.tools:
+            return choose_tools(self._service, caller, ())
+        check_count("tools", len(chat.tools), self._service.config.max_tools)
+        functions, servers = read_tools(chat.tools)
         dynamic = await connect_dynamic_servers(self._service, caller, servers) if servers else None
         check_servers(self._service, servers, dynamic)
         return await choose_tools(self._service, caller, functions, servers, dynamic)

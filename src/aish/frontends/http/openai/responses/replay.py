@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.events import Transcript
 from aish.frontends.http.openai.responses.encoder import ResponseEncoder
 from aish.ports import Store
 from aish.types.events import Event, Status, TurnFinished, TurnStarted, decode_event

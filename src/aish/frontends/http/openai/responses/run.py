@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from aish.engine.turn.transcript import Transcript
+from aish.engine.turn.events import Transcript
 from aish.errors import AishError, drop_traceback
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
