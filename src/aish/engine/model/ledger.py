@@ -109,6 +109,7 @@ class Ledger:
         self.prices = prices
         self.caps = caps
         self.has_cap = caps.any
+        self.has_warning = caps.warn_dollars is not None or caps.warn_tokens is not None
         self.keys = KeySpending(store, clock)
         self._warned: set[tuple[str, str]] = set()
 
@@ -194,8 +195,6 @@ class Ledger:
     async def warning(self, session: str) -> str:
         """Warns, once in a session, when its cost or its tokens pass a limit."""
         caps = self.caps
-        if not session or (caps.warn_dollars is None and caps.warn_tokens is None):
-            return ""
         if ("dollars", session) in self._warned and ("tokens", session) in self._warned:
             return ""
         spent = await self._store.sum_spending(session=session)

@@ -109,6 +109,7 @@ class ModelCaller:
         self._events = events
         # Whether a cap or a limit of the turn bounds what a call may cost.
         self._is_bounded = deps.ledger.is_limited(request.payer) or request.limits.max_cost is not None
+        self.may_warn = deps.ledger.has_warning and bool(events.session)
         self._fell_back = selected.fell_back
         self._calls_forbidden = False
         self._admitted: AdmittedCall | None = None
@@ -189,8 +190,7 @@ class ModelCaller:
         return [self._events.event(report)]
 
     async def warn_about_spending(self) -> list[Event]:
-        session = self._events.session
-        warning = await self._deps.ledger.warning(session) if session else ""
+        warning = await self._deps.ledger.warning(self._events.session)
         return [self._events.event(Status(warning))] if warning else []
 
     def forbid_calls(self) -> None:

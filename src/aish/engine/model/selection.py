@@ -54,7 +54,7 @@ class ModelSelector:
 
     def find_selected(self, request: TurnRequest) -> SelectedModel | None:
         """The selected model if it is named and known, without waiting."""
-        if self.is_automatic(request.model):
+        if request.model == AUTO or (self._routing.auto and not request.model):
             return None
         route = self._router.find_resolved_route(request.model)
         return None if route is None else SelectedModel(route)

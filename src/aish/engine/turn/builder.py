@@ -94,8 +94,12 @@ class TurnBuilder:
 
         async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
             interactive = ask is not None
-            tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=interactive)
-            full = await self._add_notes(request, selected.route, conversation)
+            tools = self._select_for(request, toolset, conversation, interactive=interactive)
+            if len(tools.specs) > MANY_TOOLS:
+                tools = await self._show_fewer(tools, request, selected.route)
+            full = add_mode_note(request, conversation.past) if request.mode is not None else request
+            if request.memory or request.project or request.environment:
+                full = await self._add_notes(full, selected.route, conversation)
             system = self._system_parts(full, selected.route, conversation, tools)
             model = ModelCaller(
                 self._model_deps, selected, full, conversation, system, tools.specs, transcript, budget, events
@@ -109,11 +113,12 @@ class TurnBuilder:
                 session, conversation, turns, selected.route, request.payer
             )
             full, tools, model = await prepare(conversation)  # with the notes that have left with their turns
-        _check_demand(request.tool_choice, tools)
+        if request.tool_choice.mode == "required":
+            _check_demand(request.tool_choice, tools)
         make = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset, hooks=hooks)
         planner = await self._planner(plan, full, selected, tools, session, ask) if plan is not None else None
         notes = [*selected.notes, *hook_notices, *([compaction_note] if compaction_note else [])]
-        notes += self._note_changed_tools(tools.specs)
+        notes += self._note_changed_tools(tools.specs) if tools.specs else ()
         return Turn(full, tools, notes, conversation.past, model, make, planner, budget, events, transcript, hooks)
 
     async def _run_hooks(
@@ -147,13 +152,10 @@ class TurnBuilder:
     async def _add_notes(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
         not told of the machine and the project: a longer prompt confuses them."""
-        full = add_mode_note(request, conversation.past)
-        if not (request.memory or request.project or request.environment):
-            return full
         background = await self._find_background(request)
         if route.info.is_weak:
             background = msgspec.structs.replace(background, fixed="", place="")
-        request = add_notes(full, background, conversation.past)
+        request = add_notes(request, background, conversation.past)
         if not background.fixed:
             return request
         return msgspec.structs.replace(request, system=compose_system(request.system, background.fixed))
@@ -172,8 +174,12 @@ class TurnBuilder:
         """What the model would be sent for this request now, by parts."""
         await self._extensions.refresh()
         toolset = self.toolset(request.dynamic_mcp)
-        tools = await self._select_shown(request, toolset, selected.route, conversation, interactive=True)
-        request = await self._add_notes(request, selected.route, conversation)
+        tools = self._select_for(request, toolset, conversation, interactive=True)
+        if len(tools.specs) > MANY_TOOLS:
+            tools = await self._show_fewer(tools, request, selected.route)
+        request = add_mode_note(request, conversation.past)
+        if request.memory or request.project or request.environment:
+            request = await self._add_notes(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
             EventFactory(request.session, "", self._clock.now_ns),
@@ -216,21 +222,18 @@ class TurnBuilder:
         texts = self._system
         more = () if route.info.is_weak else (texts.instructions, texts.tools_note if tools.specs else "")
         base = compose_system(texts.base, route.system, request.system, conversation.system, *more)
-        if request.is_autonomous:
+        summary = conversation.summary
+        if request.is_autonomous or not summary.upto:
             return SystemParts(base)
-        return SystemParts(base, conversation.summary.notes(offers_search=tools.find(HISTORY_SEARCH) is not None))
+        return SystemParts(base, summary.notes(offers_search=tools.find(HISTORY_SEARCH) is not None))
 
     @cached_property
     def _limiter(self) -> ToolLimiter:
         return self._make_limiter()
 
-    async def _select_shown(
-        self, request: TurnRequest, toolset: Toolset, route: Route, conversation: Conversation, *, interactive: bool
-    ) -> ToolSelection:
-        """The tools of the request, with fewer of them shown if all would take too much of the model's window."""
-        searches = conversation.summary.is_searchable
-        tools = self._select_for(request, toolset, interactive=interactive, searches=searches)
-        if len(tools.specs) <= MANY_TOOLS or not self._limiter.is_needed(tools, route.info.context_size):
+    async def _show_fewer(self, tools: ToolSelection, request: TurnRequest, route: Route) -> ToolSelection:
+        """The same tools, of which fewer are shown if all would take too much of the model's window."""
+        if not self._limiter.is_needed(tools, route.info.context_size):
             return tools
         demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
         if route.info.is_small:
@@ -246,7 +249,7 @@ class TurnBuilder:
         return self._tools
 
     def _select_for(
-        self, request: TurnRequest, toolset: Toolset, *, interactive: bool, searches: bool
+        self, request: TurnRequest, toolset: Toolset, conversation: Conversation, *, interactive: bool
     ) -> ToolSelection:
         clients: Sequence[ToolSpec] = request.client_tools
         if not clients and not request.tools:
@@ -256,7 +259,7 @@ class TurnBuilder:
             clients = [spec for spec in clients if spec.name in among]
         return self.select_tools(
             request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner,
-            mode=request.mode, searches=searches,
+            mode=request.mode, searches=conversation.summary.is_searchable,
         )  # fmt: skip
 
     def select_tools(
@@ -352,8 +355,7 @@ def count_turns(number: int) -> str:
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:
-    if choice.mode != "required":
-        return
+    """Raises UsageError if a demanded call cannot be made."""
     names = [spec.name for spec in tools.specs]
     if not names:
         raise UsageError(

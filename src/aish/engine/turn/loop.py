@@ -95,7 +95,8 @@ class Turn(msgspec.Struct, eq=False):
             self._transcript.apply_all(calls)
             # Not `_queue`: the transcript takes no part in usage and notes of spending.
             self._queued += [*calls, *self._model.book_step(step)]
-            self._queued += await self._model.warn_about_spending()
+            if self._model.may_warn:
+                self._queued += await self._model.warn_about_spending()
             if self._update_end() is not None:
                 break
             if self._queued:

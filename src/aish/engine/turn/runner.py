@@ -69,7 +69,7 @@ class TurnRunner:
         shared: bool,
     ) -> None:
         self._builder = builder
-        self._selector = selector
+        self.selector = selector
         self._conversations = conversations
         self._summaries = summaries
         self._recorder = recorder
@@ -83,9 +83,6 @@ class TurnRunner:
         self._undelivered: dict[str, tuple[str, tuple[str, ...]]] = {}  # by turn: its retry key, and the attempts
         self._ended: dict[str, asyncio.Future[None]] = {}  # by turn: done when an attempt has ended
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    async def select_model(self, request: TurnRequest) -> SelectedModel:
-        return self._selector.find_selected(request) or await self._selector.select(request)
 
     async def resume_attempt(self, request: TurnRequest) -> TurnRequest:
         """Adds to the request what an attempt that broke off has done, and uses up the decisions it brings."""
@@ -158,7 +155,7 @@ class TurnRunner:
     async def compact(self, request: TurnRequest, keep: str) -> int:
         """Puts the earlier turns of a session into its summary, all but the last one. Returns how many. Raises what
         asking a model raises."""
-        selected = await self.select_model(request)
+        selected = self.selector.find_selected(request) or await self.selector.select(request)
         async with AsyncExitStack() as stack:
             await self.enter_exclusive(stack, request, request.session, None)
             conversation = await self._conversations.preview(request.session, selected.route, everything=True)
@@ -293,7 +290,7 @@ class TurnContext(msgspec.Struct, eq=False):
 
     async def __aenter__(self) -> AsyncGenerator[Sequence[Event], None]:
         runner, request = self._runner, self._request
-        selected = await runner.select_model(request)
+        selected = runner.selector.find_selected(request) or await runner.selector.select(request)
         if request.retry_key or request.answers:
             request = await runner.resume_attempt(request)
         if request.kept or request.planner:

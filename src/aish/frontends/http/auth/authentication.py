@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from http.cookies import CookieError, SimpleCookie
 
 import msgspec
@@ -114,14 +114,17 @@ class KeyRing:
         self._required = True
         self._minutes: dict[str, tuple[int, int]] = {}
 
-    async def authenticate(self, exchange: Exchange, *, spends: bool = True) -> Caller:
+    def authenticate(self, exchange: Exchange, *, spends: bool = True) -> Awaitable[Caller]:
         """Returns the caller: by a key in the request, else by the console's cookie, else the local caller.
 
         Raises HttpProblem 401 for an unknown caller, 429 for too many requests, 402 for a spent budget. With a spent
         budget (`spends` False) a key may still read, stop and delete what it has paid for.
         """
         if b"cookie" not in exchange.headers.raw or key_in(exchange):
-            return await self.authenticate_by_key(exchange, spends=spends)
+            return self.authenticate_by_key(exchange, spends=spends)
+        return self._authenticate_by_cookie(exchange, spends=spends)
+
+    async def _authenticate_by_cookie(self, exchange: Exchange, *, spends: bool) -> Caller:
         token = cookie_token(exchange)
         session = await self.find_session(token)
         if session is None:

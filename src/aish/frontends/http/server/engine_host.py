@@ -104,6 +104,7 @@ class EngineHost:
         self.config: ServeConfig = config.serve
         self.limits: TurnLimits = config.limits.limits()
         self.fallback = config.routing.fallback
+        self.mode = config.gate.mode
         self.guard = OriginGuard(hosts=self.config.hosts, origins=self.config.origins)
 
     def _use_engine(self) -> None:

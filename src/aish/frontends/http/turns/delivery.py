@@ -94,7 +94,8 @@ async def stream_turn(
             if caller.key:
                 await service.keys.save_spending(caller.key)
         await reply_stream.finish()
-        await service.engine.forget_attempts(meter.turn)
+        if request.retry_key:
+            await service.engine.forget_attempts(meter.turn)
 
 
 async def collect_turn(
@@ -130,7 +131,8 @@ async def collect_turn(
             if caller.key:
                 await service.keys.save_spending(caller.key)
     await exchange.reply(200, body)
-    await service.engine.forget_attempts(meter.turn)
+    if request.retry_key:
+        await service.engine.forget_attempts(meter.turn)
 
 
 def add_turn_header(exchange: Exchange, turn: str, *, trace: bool = False) -> None:

@@ -86,8 +86,7 @@ def read_mode(service: Service, caller: Caller, given: str | None) -> Mode | Non
     `serve.max_mode`."""
     most = service.config.max_mode if caller.owner else Mode.AUTO
     if given is None:
-        configured = service.runtime.config.gate.mode
-        return None if configured is Mode.ASK else strictest(configured, most)
+        return None if service.mode is Mode.ASK else strictest(service.mode, most)
     return check_mode(given, most)
 
 
