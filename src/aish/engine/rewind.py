@@ -79,11 +79,8 @@ class TurnCheckpoints:
     def __init__(self, make_checkpoints: MakeCheckpoints | None, store: Callable[[], Store]) -> None:
         self._make_checkpoints = make_checkpoints
         self._store = store
+        self.is_enabled = make_checkpoints is not None
         self._shown: set[str] = set()
-
-    @property
-    def is_enabled(self) -> bool:
-        return self._make_checkpoints is not None
 
     async def take(self, session: str, turn: str) -> str:
         """Takes the checkpoint of a turn if it has none. Returns a notice for the user if that fails for a reason that

@@ -377,11 +377,14 @@ class ModelCaller:
 
     def _guess(self, call: AdmittedCall) -> Usage:
         """The usage where the backend does not report it."""
-        sent: Sequence[Message] = self._sent.messages if self._sent else ()
-        size = sum(max_tokens_of(message) for message in sent) + len(encode_counted_tools(self._tools))
-        prompt_tokens = call.estimate or size // BYTES_PER_TOKEN
+        prompt_tokens = call.estimate or self._prompt_bytes() // BYTES_PER_TOKEN
         answer_tokens = byte_length(self._transcript.step_text) // BYTES_PER_TOKEN
         return Usage(prompt_tokens, answer_tokens, estimated=True)
+
+    def _prompt_bytes(self) -> int:
+        """About how large the prompt was that was sent."""
+        sent: Sequence[Message] = self._sent.messages if self._sent else ()
+        return sum(map(max_tokens_of, sent)) + len(encode_counted_tools(self._tools))
 
 
 def merge_sampling(preset: Sampling, request: Sampling) -> Sampling:

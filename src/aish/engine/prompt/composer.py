@@ -194,7 +194,7 @@ class Composer(msgspec.Struct, eq=False):
     def _join(self, kept: Sequence[PastTurn], current: tuple[Message, ...]) -> tuple[Message, ...]:
         if kept:
             current = (*(message for turn in kept for message in turn.messages), *current)
-        if summary := self.system.summary_text:
+        if self.system.summary and (summary := self.system.summary_text):
             current = with_summary(summary, current)
         return with_system(self.system.text, self._normalise(pair_results(current)))
 

@@ -166,9 +166,10 @@ class Dispatcher:
             text = "the call was cut off at the token limit, or is too long. Make it again, shorter."
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, text))
         try:
-            if (found := self._tools.search(call)) is not None:
-                return self._reject(call, Outcome(ResultStatus.OK, (TextPart(found),)))
-            call = self._tools.unwrap(call)
+            if (search := self._tools.tool_search) is not None:
+                if (found := search.search(call)) is not None:
+                    return self._reject(call, Outcome(ResultStatus.OK, (TextPart(found),)))
+                call = search.unwrap(call)
         except BadArguments as exc:
             return self._reject(call, aish_says(ResultStatus.BAD_ARGUMENTS, f"{exc}. Send one JSON object."))
         spec = self._tools.find(call.name) or (self._tools.find_meant(call.name) if self._repair else None)
@@ -373,8 +374,8 @@ class Dispatcher:
         outcome = self._outcomes[call.id].truncate(self._budget.limits.result_max_chars)
         if outcome.status in _SHOWN_TO_USER:
             self._channel.send_progress(Status(f"{call.name}: {outcome.text}"), call.id)
-        if isinstance(item, PreparedCall) and outcome.status is ResultStatus.OK:
-            await self._tools.note_use(item.spec.name)
+        if (search := self._tools.tool_search) and isinstance(item, PreparedCall) and outcome.status is ResultStatus.OK:
+            await search.uses.note(item.spec.name)
         repairs = item.repairs if isinstance(item, PreparedCall) else ()
         result = result_event(call, outcome, effect, repairs)
         if is_last:

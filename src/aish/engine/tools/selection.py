@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.tool_calls.repair.fuzzy_match import find_similar, without_prefix
-from aish.types.messages import ToolCall
 from aish.types.tools import ToolSpec, wire_name
 
 if TYPE_CHECKING:
@@ -30,13 +29,13 @@ def combine_tools(
 
 class ToolSelection(msgspec.Struct, eq=False, dict=True):
     """`_list_known` lists every tool there is. `_offered` are the tools of ours that this request may use; `_clients`
-    are the client's own. `specs` are those that the model is shown: all, or a few and a search (`search`)."""
+    are the client's own. `specs` are those that the model is shown: all, or a few and a search (`tool_search`)."""
 
     _list_known: Callable[[], Iterable[ToolSpec]]
     _offered: dict[str, ToolSpec] = {}
     _clients: dict[str, ToolSpec] = {}
     specs: tuple[ToolSpec, ...] = ()
-    _search: ToolSearch | None = None
+    tool_search: ToolSearch | None = None
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -57,18 +56,6 @@ class ToolSelection(msgspec.Struct, eq=False, dict=True):
         """The same tools, of which the model is shown these, and `more` to reach the others with."""
         specs = (*visible, *more, *self._clients.values())
         return ToolSelection(self._list_known, self._offered, self._clients, specs, search)
-
-    def search(self, call: ToolCall) -> str | None:
-        """What a search for tools finds; None if the call is none. Raises BadArguments."""
-        return None if self._search is None else self._search.search(call)
-
-    def unwrap(self, call: ToolCall) -> ToolCall:
-        """The call that is meant, if a model calls a tool that it has found. Raises BadArguments."""
-        return call if self._search is None else self._search.unwrap(call)
-
-    async def note_use(self, name: str) -> None:
-        if self._search is not None:
-            await self._search.uses.note(name)
 
     @property
     def has_clients(self) -> bool:

@@ -223,7 +223,7 @@ class TurnBuilder:
         more = () if route.info.is_weak else (texts.instructions, texts.tools_note if tools.specs else "")
         base = compose_system(texts.base, route.system, request.system, conversation.system, *more)
         summary = conversation.summary
-        if request.is_autonomous or not summary.upto:
+        if not summary.upto or request.is_autonomous:
             return SystemParts(base)
         return SystemParts(base, summary.notes(offers_search=tools.find(HISTORY_SEARCH) is not None))
 

@@ -54,6 +54,7 @@ class Turn(msgspec.Struct, eq=False):
     session: str = ""
     end: TurnEnd | None = None  # decided by `_update_end`, or by the caller of `close`
     had_effect: bool = False
+    retry_key: str = ""  # the same for a request that is sent again; empty unless the client keeps the conversation
     _step: StepAssembler | None = None  # the newest answer of the model
     _step_was_dispatched: bool = False  # whether the calls of `_step` have been dispatched
     _made_dispatcher: Dispatcher | None = None
@@ -62,6 +63,7 @@ class Turn(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         self.id, self.session = self._events.turn, self._events.session
+        self.retry_key = self.request.retry_key if self.request.context is not None else ""
         self.had_effect = self.request.resumed is not None and self.request.resumed.had_effect
         for message in self.request.input:
             if type(message) is ToolMessage:
@@ -91,10 +93,11 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            calls = step.finish() if self._model.end is None else []
-            self._transcript.apply_all(calls)
+            if self._model.end is None and (calls := step.finish()):
+                self._transcript.apply_all(calls)
+                self._queued += calls
             # Not `_queue`: the transcript takes no part in usage and notes of spending.
-            self._queued += [*calls, *self._model.book_step(step)]
+            self._queued += self._model.book_step(step)
             if self._model.may_warn:
                 self._queued += await self._model.warn_about_spending()
             if self._update_end() is not None:
@@ -174,10 +177,10 @@ class Turn(msgspec.Struct, eq=False):
         step, end = self._step, self.end or TurnEnd.FAILED
         if end in (TurnEnd.ANSWERED, TurnEnd.LENGTH) and step is not None and not step.has_output:
             self._queue(Status("the model gave an empty answer"))
-        detail = self._describe(end)
+        detail = "" if end is TurnEnd.ANSWERED else self._describe(end)
         if end not in SILENT_ENDS:
             self._queue(Status(detail))
-        self._queue(TurnFinished(end, self._budget.usage, "" if end is TurnEnd.ANSWERED else detail))
+        self._queue(TurnFinished(end, self._budget.usage, detail))
         return self._take_queued()
 
     def close(self, end: TurnEnd) -> list[Event]:
@@ -207,11 +210,6 @@ class Turn(msgspec.Struct, eq=False):
         """The messages the turn added to its input, including those of the attempts it resumed."""
         before = self.request.resumed.messages if self.request.resumed is not None else ()
         return (*before, *self._transcript.new_messages())
-
-    @property
-    def retry_key(self) -> str:
-        """The same for a request that is sent again. Empty unless the client keeps the conversation."""
-        return self.request.retry_key if self.request.context is not None else ""
 
     @property
     def open_calls(self) -> list[ToolCall]:

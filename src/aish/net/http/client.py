@@ -84,7 +84,7 @@ class HttpClient:
             raise ConnectFailed(f"{target.origin}: the client is closed")
         pairs = headers if isinstance(headers, tuple) else _pairs(headers)
         method, head = prepare_head(method, target, pairs)
-        if (proxy := find_proxy(target, self._proxies)) is not None:
+        if self._proxies is not None and (proxy := find_proxy(target, self._proxies)) is not None:
             return self._proxy_client().request(method, url, target, proxy, pairs, body, timeouts)
         head = finish_head(method, head, len(body))
         return ClientExchange(self._pool, self._bounds, target, method, head, body, timeouts)

@@ -122,7 +122,7 @@ class ToolCallingProvider:
         self, request: StepRequest, strategy: Strategy, relay: TextRelay | None
     ) -> AsyncGenerator[Batch, None]:
         tools = tools_to_call(request.tools, request.tool_choice)
-        sent, reader = self._encode(request, strategy), self._make_reader(request, strategy, tools)
+        reader, sent = self._make_reader(request, strategy, tools), self._encode(request, strategy)
         if sent.picks_tool:
             work = self._report_result if _ends_with_result(request) else self._pick_tool
             async with aclosing(work(request, sent, reader)) as batches:
@@ -209,9 +209,10 @@ class ToolCallingProvider:
         """Offers a weak model whose tools are in the prompt only those that the question is about."""
         if request.tool_mode != "auto" or request.tool_choice.mode == "required":
             return request
-        if self._strategies.choose(request) in _NATIVE_STRATEGIES or not self._is_weak(request.model):
+        info = self._strategies.info(request.model)
+        if info is None or not info.is_weak or info.capabilities.tool_adapter:
             return request
-        if self._has_adapter(request):
+        if self._strategies.choose(request) in _NATIVE_STRATEGIES:
             return request
         from aish.providers.tool_calling.weak_models import select_relevant  # few runs ask a weak model
 

@@ -6,8 +6,8 @@ The process group is stopped when the line is done, times out or is cancelled.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-import secrets
 from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -240,7 +240,7 @@ class ShellTools:
             argv,
             confinement=sandbox.confinement if sandbox else None,
             name="shell__run",
-            mark=f"AISH_LINE={secrets.token_hex(16)}",  # also finds what leaves its session
+            mark=f"AISH_LINE={os.urandom(16).hex()}",  # also finds what leaves its session
             env={**(proved if context.is_proved else self._env), **own},
             cwd=cwd,
             close_wait_s=0.2,

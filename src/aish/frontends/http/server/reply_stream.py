@@ -80,7 +80,8 @@ class ReplyStream:
     ) -> None:
         if not self._has_finished:
             self._exchange.stop_watching()
-            self._stop_deadlines()
+            if self._deadlines is not None:
+                self._stop_deadlines()
         if self._is_gone and isinstance(exc, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
             raise ClientDisconnected from exc

@@ -81,10 +81,10 @@ def read_limits(service: Service, extensions: Extensions) -> TurnLimits:
     )
 
 
-def read_mode(service: Service, caller: Caller, given: str | None) -> Mode | None:
+def read_mode(service: Service, owner: str, given: str | None) -> Mode | None:
     """The mode of a request; None leaves everything as it is. A key that is not an administrator's goes no further than
     `serve.max_mode`."""
-    most = service.config.max_mode if caller.owner else Mode.AUTO
+    most = service.config.max_mode if owner else Mode.AUTO
     if given is None:
         return None if service.mode is Mode.ASK else strictest(service.mode, most)
     return check_mode(given, most)
@@ -153,7 +153,7 @@ def build_turn_request(
     if not from_store:
         check_has_input("messages", messages)
     context, new = ((), tuple(messages)) if from_store else split_conversation(messages)
-    who = exchange.headers.first(RETRY_HEADERS)
+    who, owner = exchange.headers.first(RETRY_HEADERS), caller.owner
     return TurnRequest(
         input=new,
         session=session,
@@ -164,7 +164,7 @@ def build_turn_request(
         dynamic_mcp="" if tools.dynamic is None else tools.dynamic.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
-        mode=read_mode(service, caller, extensions.mode),
+        mode=read_mode(service, owner, extensions.mode),
         ask_about=tools.ask,
         may_fall_back=caller.may_use_model(service.fallback),
         retry_key=make_retry_key(caller, who, body) if who else "",
@@ -176,7 +176,7 @@ def build_turn_request(
         parallel_calls=parallel_calls,
         sampling=sampling,
         stream=stream,
-        owner=caller.owner,
+        owner=owner,
         payer=caller.payer,
     )
 

@@ -333,7 +333,7 @@ def _base(
         dynamic_mcp=chosen.dynamic.name if chosen.dynamic is not None else "",
         client_tools=chosen.clients,
         tool_mode=body.tool_mode,
-        mode=read_mode(service, caller, body.mode),
+        mode=read_mode(service, caller.owner, body.mode),
         ask_about=chosen.ask_about,
         may_fall_back=caller.may_use_model(service.fallback),
         tool_choice=read_choice(body.tool_choice, body.tools or []),
