@@ -247,7 +247,7 @@ class ChatCompletions:
 
     async def _tools(self, chat: ChatBody, caller: Caller) -> RequestTools:
         if not chat.tools:
-            return choose_tools(self._service, caller, ())
+            return await choose_tools(self._service, caller, ())
         check_count("tools", len(chat.tools), self._service.config.max_tools)
         functions, servers = read_tools(chat.tools)
         dynamic = await connect_dynamic_servers(self._service, caller, servers) if servers else None
