@@ -93,13 +93,10 @@ class TurnBuilder:
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
 
         async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
-            interactive = ask is not None
-            tools = self._select_for(request, toolset, conversation, interactive=interactive)
+            tools = self._select_for(request, toolset, conversation, interactive=ask is not None)
             if len(tools.specs) > MANY_TOOLS:
                 tools = await self._show_fewer(tools, request, selected.route)
-            full = add_mode_note(request, conversation.past) if request.mode is not None else request
-            if request.memory or request.project or request.environment:
-                full = await self._add_notes(full, selected.route, conversation)
+            full = await self._add_notes(request, selected.route, conversation) if _takes_notes(request) else request
             system = self._system_parts(full, selected.route, conversation, tools)
             model = ModelCaller(
                 self._model_deps, selected, full, conversation, system, tools.specs, transcript, budget, events
@@ -113,12 +110,11 @@ class TurnBuilder:
                 session, conversation, turns, selected.route, request.payer
             )
             full, tools, model = await prepare(conversation)  # with the notes that have left with their turns
-        if request.tool_choice.mode == "required":
-            _check_demand(request.tool_choice, tools)
+        _check_demand(request.tool_choice, tools)
         make = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset, hooks=hooks)
         planner = await self._planner(plan, full, selected, tools, session, ask) if plan is not None else None
-        notes = [*selected.notes, *hook_notices, *([compaction_note] if compaction_note else [])]
-        notes += self._note_changed_tools(tools.specs) if tools.specs else ()
+        notes = [*selected.notes, *hook_notices, *filter(None, [compaction_note])]
+        notes += self._note_changed_tools(tools.specs)
         return Turn(full, tools, notes, conversation.past, model, make, planner, budget, events, transcript, hooks)
 
     async def _run_hooks(
@@ -152,10 +148,13 @@ class TurnBuilder:
     async def _add_notes(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
         not told of the machine and the project: a longer prompt confuses them."""
+        full = add_mode_note(request, conversation.past)
+        if not (request.memory or request.project or request.environment):
+            return full
         background = await self._find_background(request)
         if route.info.is_weak:
             background = msgspec.structs.replace(background, fixed="", place="")
-        request = add_notes(request, background, conversation.past)
+        request = add_notes(full, background, conversation.past)
         if not background.fixed:
             return request
         return msgspec.structs.replace(request, system=compose_system(request.system, background.fixed))
@@ -177,9 +176,7 @@ class TurnBuilder:
         tools = self._select_for(request, toolset, conversation, interactive=True)
         if len(tools.specs) > MANY_TOOLS:
             tools = await self._show_fewer(tools, request, selected.route)
-        request = add_mode_note(request, conversation.past)
-        if request.memory or request.project or request.environment:
-            request = await self._add_notes(request, selected.route, conversation)
+        request = await self._add_notes(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
             EventFactory(request.session, "", self._clock.now_ns),
@@ -350,12 +347,18 @@ class TurnBuilder:
         return partial(self._checkpoints.take_for_last_turn, after)
 
 
+def _takes_notes(request: TurnRequest) -> bool:
+    return request.mode is not None or request.memory or request.project or request.environment
+
+
 def count_turns(number: int) -> str:
     return "1 earlier turn" if number == 1 else f"{number} earlier turns"
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:
     """Raises UsageError if a demanded call cannot be made."""
+    if choice.mode != "required":
+        return
     names = [spec.name for spec in tools.specs]
     if not names:
         raise UsageError(
