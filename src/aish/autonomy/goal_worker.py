@@ -27,7 +27,7 @@ from aish.autonomy.prompts import (
 from aish.autonomy.state import GoalState, Show, Watcher
 from aish.autonomy.turn_summary import TurnSummary
 from aish.engine.engine import Engine
-from aish.engine.tools.consent import ASKED_FOR
+from aish.engine.tools.authorisation import ASKED_FOR
 from aish.errors import AishError, RunLost, StoreError
 from aish.runs.journal import call_digest
 from aish.runs.ownership import OwnedRun

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 
 import msgspec
 
-from aish.engine.tools.consent import HIDDEN_SECRET, Consent
+from aish.engine.tools.authorisation import HIDDEN_SECRET, Authoriser, Consent, PreparedCall
 from aish.engine.tools.executor import Executor, Outcome, aish_says
 from aish.engine.tools.selection import ToolSelection
 from aish.engine.turn.events import EventChannel, EventFactory
@@ -24,38 +24,18 @@ from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
 from aish.tool_calls.repair.repair import BadArguments, repair_arguments
-from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import (
-    PROVED_RULE,
-    UNASKED_RULES,
-    YES_CHOICES,
-    Decision,
-    EffectRequest,
     Mode,
-    Question,
-    QuestionKind,
-    Verdict,
 )
-from aish.types.events import DecisionMade, Event, Status, ToolOutputDelta, ToolResult, TurnEnd
+from aish.types.events import Event, Status, ToolOutputDelta, ToolResult, TurnEnd
 from aish.types.messages import TextPart, ToolCall
 from aish.types.requests import ToolChoice
-from aish.types.tools import MAX_NAME_CHARS, Arguments, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
+from aish.types.tools import MAX_NAME_CHARS, Effect, JsonObject, Repair, RepairKind, ResultStatus, ToolSpec
 
 # Failures of the transport rather than of the tool: the user is told as well as the model.
 _SHOWN_TO_USER = frozenset({
     ResultStatus.TRANSPORT, ResultStatus.SERVER_GONE, ResultStatus.RPC_ERROR, ResultStatus.TIMEOUT,
 })  # fmt: skip
-
-
-class PreparedCall(msgspec.Struct, frozen=True):
-    call: ToolCall
-    spec: ToolSpec
-    arguments: Arguments
-    repairs: tuple[Repair, ...] = ()
-    edited: bool = False  # by the user who allowed it
-    hooked: bool = False  # a hook has changed the arguments
-    is_proved: bool = False  # the gate allowed it because it is proved harmless
-    is_unasked: bool = False  # the mode allowed it
 
 
 class RejectedCall(msgspec.Struct, frozen=True):
@@ -98,25 +78,24 @@ class Dispatcher:
         """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest.
         `live_output`: what running tools print is passed on."""
         self._hooks, self._live_output = hooks, live_output
-        self._owner, self._mode = owner, mode
         self._tools = tools
         self._executor = executor
         self._budget = budget
         self._repair = repair
         self._journal = journal
-        self._turn, self._session = events.turn, events.session
         self._channel = EventChannel(events)
-        self._consent = Consent(
+        consent = Consent(
             gate=gate, ask=ask, ask_about=ask_about, journal=journal, executor=executor, budget=budget,
             channel=self._channel, hooks=hooks,
         )  # fmt: skip
+        self._authoriser = Authoriser(
+            consent, hooks, budget, self._channel, owner=owner, turn=events.turn, session=events.session, mode=mode
+        )
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
-        self._repeats: dict[tuple[str, bytes], int] = {}
         self._cut: Collection[str] = ()
         self._is_complete = True
         self._choice = ToolChoice()
-        self._stop: TurnEnd | None = None  # a limit was reached
         self._deferred: TurnEnd | None = None  # calls wait for the client or for a decision
 
     def run(
@@ -135,7 +114,7 @@ class Dispatcher:
     @property
     def end(self) -> TurnEnd | None:
         """Why the turn must end after these calls, if it must. Calls that wait for others go before any limit."""
-        return self._deferred or self._stop
+        return self._deferred or self._authoriser.stop
 
     def closing_outcome(self, call: ToolCall) -> Outcome:
         """The outcome of a call whose result was not sent because the turn was cancelled."""
@@ -152,7 +131,7 @@ class Dispatcher:
 
     async def _serve(self, calls: Sequence[ToolCall]) -> None:
         items = [self._prepare(call) for call in calls]
-        self._consent.expect([self._request_of(item) for item in items if isinstance(item, PreparedCall)])
+        self._authoriser.expect([item for item in items if isinstance(item, PreparedCall)])
         for group in _groups(items):
             admitted = [await self._admit(item) for item in group if isinstance(item, PreparedCall)]
             await self._run_admitted([item for item in admitted if item is not None])
@@ -206,100 +185,16 @@ class Dispatcher:
 
     def _reject(self, call: ToolCall, outcome: Outcome) -> RejectedCall:
         self._outcomes[call.id] = outcome
-        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._budget.limits.repeat_limit:
-            self._stop = TurnEnd.REPEATED  # the model repeats the call although it was rejected
+        self._authoriser.note_rejected(call)
         return RejectedCall(call, outcome)
 
-    def _count(self, name: str, arguments: bytes) -> int:
-        """How often this same call has been made."""
-        count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
-        return count
-
-    def _forget_repeats(self, changed: PreparedCall) -> None:
-        """After a change, the same call as before is not a repetition: tests run again after an edit. The change itself
-        still counts."""
-        key = changed.spec.name, _encode_arguments(changed)
-        self._repeats = {key: self._repeats.get(key, 0)}
-
     async def _admit(self, item: PreparedCall) -> PreparedCall | None:
-        """Checks limits, repetition and the gate. A refusal becomes the outcome of the call."""
-        refusal = self._refuse_over_limit() or await self._refuse_repeated(item)
-        admitted = refusal or await self._authorise(item)
+        """A refusal becomes the outcome of the call."""
+        admitted = await self._authoriser.authorise(item)
         if isinstance(admitted, PreparedCall):
             return admitted
         self._outcomes[item.call.id] = admitted
         return None
-
-    def _refuse_over_limit(self) -> Outcome | None:
-        if self._stop is None and self._budget.take_tool_call():
-            return None
-        self._stop = self._stop or TurnEnd.MAX_TOOL_CALLS
-        return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
-
-    async def _refuse_repeated(self, item: PreparedCall) -> Outcome | None:
-        """Asks about a call that is repeated too often. Without a user, the turn stops here."""
-        count = self._count(item.spec.name, _encode_arguments(item))
-        if count < self._budget.limits.repeat_limit:
-            return None
-        reason = f"the model makes this same call for the {count}. time in this turn"
-        question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
-        if (await self._consent.ask(question)).choice in YES_CHOICES:
-            return None
-        self._stop = TurnEnd.REPEATED
-        return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
-
-    async def _authorise(self, item: PreparedCall) -> PreparedCall | Outcome:
-        """Runs the hooks, then asks the gate about the call as they have left it."""
-        hooked = await self._run_hooks(item)
-        if isinstance(hooked, Outcome):
-            return hooked
-        item = hooked
-        decision = await self._consent.decide(self._request_of(item))
-        if item.call.id in self._consent.later:
-            return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
-        if impossible := self._consent.impossible.get(item.call.id):
-            return Outcome(ResultStatus.TOOL_ERROR, (TextPart(impossible),))
-        await self._report_decision(DecisionMade(decision, item.spec.effect), item.call.id)
-        if decision.verdict is not Verdict.ALLOW:
-            return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
-        if decision.arguments is None:
-            is_proved, is_unasked = decision.rule == PROVED_RULE, decision.rule.startswith(UNASKED_RULES)
-            return msgspec.structs.replace(item, is_proved=is_proved, is_unasked=is_unasked)
-        if errors := schema_errors(item.spec.schema, decision.arguments):
-            return aish_says(
-                ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
-            )
-        return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
-
-    async def _run_hooks(self, item: PreparedCall) -> PreparedCall | Outcome:
-        verdict = await self._hooks.before_tool(item.spec, item.arguments)
-        for notice in verdict.notices:
-            self._channel.send_progress(Status(notice), item.call.id)
-        if verdict.refusal is not None:
-            refusal = Decision(Verdict.DENY, "a hook", verdict.refusal)
-            await self._report_decision(DecisionMade(refusal, item.spec.effect), item.call.id)
-            return aish_says(ResultStatus.REFUSED, f"refused by a hook: {verdict.refusal}")
-        if verdict.question is not None:
-            self._consent.demand(item.call.id, verdict.question)
-        if verdict.arguments is None:
-            return item
-        if errors := schema_errors(item.spec.schema, verdict.arguments):
-            return aish_says(
-                ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
-            )
-        return msgspec.structs.replace(item, arguments=verdict.arguments, hooked=True)
-
-    async def _report_decision(self, decided: DecisionMade, call: str) -> None:
-        """An effect waits until its decision is recorded; a read or a refusal has nothing to wait for."""
-        if decided.effect is not Effect.READ and decided.decision.verdict is Verdict.ALLOW:
-            await self._channel.send(decided, call)
-        else:
-            self._channel.send_nowait(decided, call)
-
-    def _request_of(self, item: PreparedCall) -> EffectRequest:
-        return EffectRequest(
-            item.call.id, item.spec, item.arguments, self._owner, self._turn, self._session, self._mode
-        )
 
     async def _run_admitted(self, admitted: Sequence[PreparedCall]) -> None:
         """If one call cannot be journalled, the others are cancelled and the first failure is raised."""
@@ -319,11 +214,11 @@ class Dispatcher:
         try:
             outcome = await self._execute_journalled(item) if self._journal else await self._execute(item)
         except RunLost as exc:
-            self._stop = TurnEnd.CANCELLED
+            self._authoriser.stop_turn(TurnEnd.CANCELLED)
             self._outcomes[call] = aish_says(ResultStatus.CANCELLED, f"{exc.message}.")
             return
         if item.spec.effect is Effect.WRITE and outcome.status is ResultStatus.OK:
-            self._forget_repeats(item)
+            self._authoriser.forget_repeats(item)
         if has_placeholder(item.arguments):
             outcome = outcome.with_note(HIDDEN_SECRET)
         if item.edited or item.hooked:
@@ -331,6 +226,8 @@ class Dispatcher:
         self._outcomes[call] = await self._add_hook_notes(item, outcome)
 
     async def _add_hook_notes(self, item: PreparedCall, outcome: Outcome) -> Outcome:
+        if not self._hooks.has("after_tool"):
+            return outcome
         verdict = await self._hooks.after_tool(item.spec, item.arguments, outcome.text, outcome.status)
         for notice in verdict.notices:
             self._channel.send_progress(Status(notice), item.call.id)
@@ -367,7 +264,7 @@ class Dispatcher:
     async def _finalise(self, item: Item, *, is_last: bool) -> None:
         """Sends the result of the call. Nothing waits for the last one: it ends the stream."""
         call = item.call
-        if isinstance(item, ClientCall) or call.id in self._consent.later:
+        if isinstance(item, ClientCall) or call.id in self._authoriser.later:
             self._defer(item)
             return
         effect = item.spec.effect if isinstance(item, PreparedCall) else None
@@ -388,10 +285,6 @@ class Dispatcher:
         anything else."""
         clients = isinstance(item, ClientCall) or self._deferred is TurnEnd.CLIENT_TOOLS
         self._deferred = TurnEnd.CLIENT_TOOLS if clients else TurnEnd.APPROVAL
-
-
-def _encode_arguments(item: PreparedCall) -> bytes:
-    return msgspec.json.encode(item.arguments, order="deterministic")
 
 
 def _edited_note(item: PreparedCall) -> str:

@@ -88,8 +88,7 @@ class TurnBuilder:
         events = EventFactory(session, new_id("turn"), self._clock.now_ns)
         request, hooks, hook_notices = await self._run_hooks(request, events, selected.route)
         budget, transcript = start_budget(request.limits, self._clock), Transcript()
-        if request.answers:
-            ask = answer_from(request.answers, ask)
+        ask = answer_from(request.answers, ask) if request.answers else ask
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
 
         async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
@@ -123,7 +122,9 @@ class TurnBuilder:
         """Takes up tools and hooks that have changed, and runs those before the turn. Returns notices for the user."""
         problems = await self._extensions.refresh() if request.tools else ()
         hooks = TurnHooks(self._extensions, session=events.session, turn=events.turn, model=route.name)
-        request, notices = await hooks.before_turn(request)
+        notices: Sequence[str] = ()
+        if hooks.has("before_turn"):
+            request, notices = await hooks.before_turn(request)
         return request, hooks, (*problems, *notices)
 
     async def _compact(

@@ -10,7 +10,7 @@ import msgspec
 from aish.engine.prompt.question_context import add_hook_notes
 from aish.errors import UsageError
 from aish.ports import ExtensionPoints
-from aish.types.decisions import NO_VERDICT, HookEvent, HookPoint, HookVerdict, Question
+from aish.types.decisions import HookEvent, HookPoint, HookVerdict, Question
 from aish.types.messages import UserMessage
 from aish.types.requests import TurnRequest
 from aish.types.tools import Arguments, ToolSpec
@@ -27,10 +27,12 @@ class TurnHooks:
         self._turn = turn
         self._model = model
 
+    def has(self, point: HookPoint) -> bool:
+        """Whether there is any hook for this point. Where there is none, nothing is asked."""
+        return self._extensions.has_hooks(point)
+
     async def before_turn(self, request: TurnRequest) -> tuple[TurnRequest, Sequence[str]]:
         """The request with the notes of hooks, and notices for the user. Raises UsageError if a hook denies it."""
-        if not self._extensions.has_hooks("before_turn"):
-            return request, ()
         question = "\n".join(message.text for message in request.input if isinstance(message, UserMessage))
         verdict = await self._extensions.run_hooks(self._event("before_turn", text=question))
         if verdict.refusal is not None:
@@ -38,16 +40,12 @@ class TurnHooks:
         return add_hook_notes(request, verdict.notes), verdict.notices
 
     async def before_tool(self, tool: ToolSpec, arguments: Arguments) -> HookVerdict:
-        if not self._extensions.has_hooks("before_tool"):
-            return NO_VERDICT
         return await self._extensions.run_hooks(
             self._event("before_tool", tool=tool.name, effect=tool.effect.value, arguments=arguments)
         )
 
     async def after_tool(self, tool: ToolSpec, arguments: Arguments, text: str, status: str) -> HookVerdict:
         """Its notes go with the result."""
-        if not self._extensions.has_hooks("after_tool"):
-            return NO_VERDICT
         return await self._extensions.run_hooks(
             self._event(
                 "after_tool", tool=tool.name, effect=tool.effect.value, arguments=arguments, text=text, status=status
@@ -56,13 +54,10 @@ class TurnHooks:
 
     async def after_turn(self, text: str, status: str) -> None:
         """Nothing can be changed any more, so answers are ignored."""
-        if self._extensions.has_hooks("after_turn"):
-            await self._extensions.run_hooks(self._event("after_turn", text=text, status=status))
+        await self._extensions.run_hooks(self._event("after_turn", text=text, status=status))
 
     async def on_question(self, question: Question) -> HookVerdict:
         """A hook may answer a question of the gate with no."""
-        if not self._extensions.has_hooks("on_question"):
-            return NO_VERDICT
         return await self._extensions.run_hooks(
             self._event(
                 "on_question", tool=question.tool, effect=question.effect, arguments=question.arguments,

@@ -192,6 +192,8 @@ class Turn(msgspec.Struct, eq=False):
         return self._finish()
 
     async def run_end_hooks(self) -> None:
+        if not self._hooks.has("after_turn"):
+            return
         texts = [message.text for message in self._transcript.new_messages() if type(message) is AssistantMessage]
         await self._hooks.after_turn(texts[-1] if texts else "", self.end or TurnEnd.FAILED)
 

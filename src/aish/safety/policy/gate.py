@@ -1,4 +1,4 @@
-"""Decides whether effects may happen, and keeps lasting approvals. `engine/tools/dispatch.py` carries the decision out.
+"""Decides whether effects may happen, and keeps lasting approvals. `engine/tools/authorisation.py` acts on it.
 
 Deny beats ask, ask beats allow; without a rule the effect's default verdict applies. Command lines are judged by
 `command_judge`, all other tools by `tool_judge`. A tool that would change a start-up file or keys is asked about unless

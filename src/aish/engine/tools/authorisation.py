@@ -1,5 +1,5 @@
-"""Decides whether a prepared call may run: asks the gate, the journal and the request's own rules, and if needed the
-user.
+"""Decides whether a prepared call may run: asks the limits of the turn, the hooks, the gate, the journal and the rules
+of the request, and if needed the user. Every refusal of a call is made here.
 
 A failure anywhere here is a refusal.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.engine.tools.executor import Executor, Preview
+from aish.engine.tools.executor import Executor, Outcome, Preview, aish_says
 from aish.engine.turn.events import EventChannel
 from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.turn_limits import Budget
@@ -18,20 +18,25 @@ from aish.errors import AishError
 from aish.ports import Ask, Gate
 from aish.runs.journal import Journal
 from aish.safety.redaction.vault import has_placeholder
+from aish.tool_calls.schema.validator import schema_errors
 from aish.types.decisions import (
+    PROVED_RULE,
+    UNASKED_RULES,
     YES_CHOICES,
     Answer,
     Choice,
     Decision,
     EffectRequest,
+    Mode,
     Question,
     QuestionKind,
     StepCall,
     Verdict,
 )
-from aish.types.events import DecisionAsked
+from aish.types.events import DecisionAsked, DecisionMade, Status, TurnEnd
 from aish.types.globs import Globs
-from aish.types.tools import Arguments
+from aish.types.messages import TextPart, ToolCall
+from aish.types.tools import Arguments, Effect, Repair, ResultStatus, ToolSpec
 
 ASKED_FOR = "asked for"  # the rule of a question that the request wants
 _MAX_OTHERS = 20  # calls that one question lists besides its own
@@ -39,6 +44,142 @@ HIDDEN_SECRET = (
     "<secret-…> stands for a secret and is passed on as it is: only tools and programs that the user has named get the "
     "secret itself (safety.secrets_for_tools, safety.secrets_for_programs)"
 )
+
+
+class PreparedCall(msgspec.Struct, frozen=True):
+    call: ToolCall
+    spec: ToolSpec
+    arguments: Arguments
+    repairs: tuple[Repair, ...] = ()
+    edited: bool = False  # by the user who allowed it
+    hooked: bool = False  # a hook has changed the arguments
+    is_proved: bool = False  # the gate allowed it because it is proved harmless
+    is_unasked: bool = False  # the mode allowed it
+
+
+class Authoriser:
+    """Authorises the calls of one turn. `stop` is why the turn must end after these calls, if a limit was reached;
+    `later` are calls whose decision comes after the turn."""
+
+    def __init__(
+        self,
+        consent: Consent,
+        hooks: TurnHooks,
+        budget: Budget,
+        channel: EventChannel,
+        *,
+        owner: str,
+        turn: str,
+        session: str,
+        mode: Mode | None,
+    ) -> None:
+        self.stop: TurnEnd | None = None
+        self.later = consent.later
+        self._consent = consent
+        self._hooks = hooks
+        self._budget = budget
+        self._channel = channel
+        self._owner, self._turn, self._session, self._mode = owner, turn, session, mode
+        self._repeats: dict[tuple[str, bytes], int] = {}
+
+    def expect(self, step: Sequence[PreparedCall]) -> None:
+        """The calls of one step, in order, before the first is authorised."""
+        self._consent.expect([self._request_of(item) for item in step])
+
+    async def authorise(self, item: PreparedCall) -> PreparedCall | Outcome:
+        """The call as it may run, or the refusal as its outcome."""
+        return self._refuse_over_limit() or await self._refuse_repeated(item) or await self._ask_gate(item)
+
+    def note_rejected(self, call: ToolCall) -> None:
+        """Counts a call that could not be prepared. A model that repeats it nevertheless ends the turn."""
+        if self._count(call.name, call.arguments.encode("utf-8", "replace")) >= self._budget.limits.repeat_limit:
+            self.stop = TurnEnd.REPEATED
+
+    def stop_turn(self, end: TurnEnd) -> None:
+        self.stop = end
+
+    def forget_repeats(self, changed: PreparedCall) -> None:
+        """After a change, the same call as before is not a repetition: tests run again after an edit. The change itself
+        still counts."""
+        key = changed.spec.name, _encode_arguments(changed)
+        self._repeats = {key: self._repeats.get(key, 0)}
+
+    def _count(self, name: str, arguments: bytes) -> int:
+        """How often this same call has been made."""
+        count = self._repeats[name, arguments] = self._repeats.get((name, arguments), 0) + 1
+        return count
+
+    def _refuse_over_limit(self) -> Outcome | None:
+        if self.stop is None and self._budget.take_tool_call():
+            return None
+        self.stop = self.stop or TurnEnd.MAX_TOOL_CALLS
+        return aish_says(ResultStatus.LIMIT, "not run: the turn has reached a limit and ends here.")
+
+    async def _refuse_repeated(self, item: PreparedCall) -> Outcome | None:
+        """Asks about a call that is repeated too often. Without a user, the turn stops here."""
+        count = self._count(item.spec.name, _encode_arguments(item))
+        if count < self._budget.limits.repeat_limit:
+            return None
+        reason = f"the model makes this same call for the {count}. time in this turn"
+        question = Question(item.call.id, QuestionKind.REPEAT, item.spec.name, item.spec.effect, item.arguments, reason)
+        if (await self._consent.ask(question)).choice in YES_CHOICES:
+            return None
+        self.stop = TurnEnd.REPEATED
+        return aish_says(ResultStatus.REPEATED, "not run: the same call was made too often in this turn.")
+
+    async def _ask_gate(self, item: PreparedCall) -> PreparedCall | Outcome:
+        """Runs the hooks, then asks the gate about the call as they have left it."""
+        if self._hooks.has("before_tool"):
+            hooked = await self._run_hooks(item)
+            if isinstance(hooked, Outcome):
+                return hooked
+            item = hooked
+        decision = await self._consent.decide(self._request_of(item))
+        if item.call.id in self._consent.later:
+            return aish_says(ResultStatus.REFUSED, "it waits for a decision.")
+        if impossible := self._consent.impossible.get(item.call.id):
+            return Outcome(ResultStatus.TOOL_ERROR, (TextPart(impossible),))
+        await self._report_decision(DecisionMade(decision, item.spec.effect), item.call.id)
+        if decision.verdict is not Verdict.ALLOW:
+            return aish_says(ResultStatus.REFUSED, f"refused: {decision.reason or decision.rule}")
+        if decision.arguments is None:
+            is_proved, is_unasked = decision.rule == PROVED_RULE, decision.rule.startswith(UNASKED_RULES)
+            return msgspec.structs.replace(item, is_proved=is_proved, is_unasked=is_unasked)
+        if errors := schema_errors(item.spec.schema, decision.arguments):
+            return aish_says(
+                ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
+            )
+        return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
+
+    async def _run_hooks(self, item: PreparedCall) -> PreparedCall | Outcome:
+        verdict = await self._hooks.before_tool(item.spec, item.arguments)
+        for notice in verdict.notices:
+            self._channel.send_progress(Status(notice), item.call.id)
+        if verdict.refusal is not None:
+            refusal = Decision(Verdict.DENY, "a hook", verdict.refusal)
+            await self._report_decision(DecisionMade(refusal, item.spec.effect), item.call.id)
+            return aish_says(ResultStatus.REFUSED, f"refused by a hook: {verdict.refusal}")
+        if verdict.question is not None:
+            self._consent.demand(item.call.id, verdict.question)
+        if verdict.arguments is None:
+            return item
+        if errors := schema_errors(item.spec.schema, verdict.arguments):
+            return aish_says(
+                ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
+            )
+        return msgspec.structs.replace(item, arguments=verdict.arguments, hooked=True)
+
+    async def _report_decision(self, decided: DecisionMade, call: str) -> None:
+        """An effect waits until its decision is recorded; a read or a refusal has nothing to wait for."""
+        if decided.effect is not Effect.READ and decided.decision.verdict is Verdict.ALLOW:
+            await self._channel.send(decided, call)
+        else:
+            self._channel.send_nowait(decided, call)
+
+    def _request_of(self, item: PreparedCall) -> EffectRequest:
+        return EffectRequest(
+            item.call.id, item.spec, item.arguments, self._owner, self._turn, self._session, self._mode
+        )
 
 
 class Consent:
@@ -147,9 +288,10 @@ class Consent:
         self._asked.add(question.call)
         if self._is_covered(question):
             return Answer(Choice.YES)
-        verdict = await self._hooks.on_question(question)
-        if verdict.refusal is not None:
-            return Answer(Choice.NO, f"a hook refused it: {verdict.refusal}")
+        if self._hooks.has("on_question"):
+            verdict = await self._hooks.on_question(question)
+            if verdict.refusal is not None:
+                return Answer(Choice.NO, f"a hook refused it: {verdict.refusal}")
         prepared = await self._with_preview(question)
         if prepared is None:
             return Answer(Choice.NO, "it cannot be done")
@@ -224,3 +366,7 @@ def _paths_in(value: object, name: str = "") -> set[str]:
 
 async def _agree(question: Question) -> Answer:
     return Answer(Choice.YES)
+
+
+def _encode_arguments(item: PreparedCall) -> bytes:
+    return msgspec.json.encode(item.arguments, order="deterministic")
