@@ -31,6 +31,10 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "tools/checkpoints/test_checkpoints.py::*",
         "frontends/http/test_rewinds.py::*",
     ),
+    "the workspace follows the user to another project, under that project's own trust": (
+        "e2e/test_shell_workspace.py::*",
+        "app/test_workspaces.py::*",
+    ),
     "§4 events: numbered, recorded, replayed byte for byte": (
         "engine/turn/test_loop.py::test_a_plain_answer_is_one_step*",
         "engine/turn/test_loop.py::test_what_is_recorded*",

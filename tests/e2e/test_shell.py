@@ -76,31 +76,6 @@ async def test_commands_run_in_a_real_bash_that_remembers(home):
         await did(term, "f", "f42")
 
 
-@pytest.mark.parametrize(("started_in", "said"), [
-    (".", "the model has no tools for code here, as aish was started in"),
-    ("first", "this project is outside the model's workspace, as aish was started in"),
-    ("second", None),
-])  # fmt: skip
-async def test_a_question_in_a_project_that_aish_was_not_started_in_is_told_so_once(home, started_in, said):
-    name = model(home, [[{"text": "The first.\n"}], [{"text": "The second.\n"}]])
-    for project in ("first", "second"):
-        (home / "work" / project / ".git").mkdir(parents=True)
-    (home / "work" / "second" / "src").mkdir()
-    words = [sys.executable, "-m", "aish", "--model", name]
-    env = {"HOME": str(home / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-    async with terminal(words, env=env, cwd=home / "work" / started_in) as term:
-        await term.prompts()
-        await term.enter(f"cd {home}/work/second/src")
-        await term.prompts("src ›")
-        await term.enter("?one")
-        await term.sees("The first.")
-        await term.prompts()
-        await term.enter("?two")
-        await term.sees("The second.")
-        assert term.text.count("aish was started in") == (1 if said else 0)
-        assert said is None or said in " ".join(term.text.split())
-
-
 async def test_the_mark_shows_where_a_line_goes_while_it_is_typed(home):
     async with shell(home) as term:
         await did(term, "true", "$ true")

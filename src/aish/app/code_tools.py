@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aish.types.tools import ToolSpec
 
 # One of these in a folder makes it a project.
-_MARKS = (
+PROJECT_MARKS = (
     ".git", ".hg", "pyproject.toml", "setup.py", "package.json", "tsconfig.json", "compile_commands.json",
     "CMakeLists.txt", "Makefile", "Cargo.toml", "go.mod",
 )  # fmt: skip
@@ -40,7 +40,7 @@ def find_ide_tools(
 
 
 def _is_project(folder: Path) -> bool:
-    return any((folder / mark).exists() for mark in _MARKS)
+    return any((folder / mark).exists() for mark in PROJECT_MARKS)
 
 
 def _make(config: IdeConfig, here: LaunchContext, mcp: McpOfNow, is_secret: IsSecret, hides: Sequence[Path]) -> Ide:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aish.app.code_tools import find_ide_tools, is_hidden, language_lines
+from aish.app.code_tools import is_hidden, language_lines
 from aish.app.engines import (
     EngineFactory,
     add_telemetry,
     endpoint_flags,
     find_background,
-    hidden_paths,
     make_store,
     private_paths,
     proxies_of,
@@ -34,7 +33,8 @@ from aish.app.engines import (
 from aish.app.extensions import PythonExtensions
 from aish.app.mcp_connections import McpConnections
 from aish.app.providers import Providers
-from aish.app.safety import CommandContainment, CommandRunner, make_gate
+from aish.app.safety import CommandContainment
+from aish.app.workspaces import WorkspaceGate, WorkspaceParts, Workspaces
 from aish.config import paths
 from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig, load_config
@@ -47,10 +47,8 @@ from aish.ports import Ask, Provider, Store, Toolset
 from aish.process.clock import SystemClock
 from aish.process.liveness import HostPresence, ProcessOwners
 from aish.safety.commands import ShellContext
-from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.judgement import Judgement
 from aish.safety.policy.rules import SHELL_TOOL
-from aish.safety.policy.secret_names import SecretNames
 from aish.safety.redaction.redactor import Redactor
 from aish.tools.builtin.history import HistoryTools
 from aish.tools.builtin.runtime import RuntimeTools
@@ -64,7 +62,6 @@ from aish.types.requests import TurnRequest
 from aish.types.tools import HISTORY_SOURCE, Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
 
 if TYPE_CHECKING:
-    from aish.app.project_context import ProjectContext
     from aish.net.http.client import HttpClient
     from aish.providers.model_store.cache import ModelCache
     from aish.tools.bash.shell import LiveBash
@@ -153,9 +150,9 @@ class Container:
         self._tools = Registry()
         self._mcp = self._make_mcp_connections()
         self.extensions = self._make_extensions()
-        hides = hidden_paths(self.config, environment.env, environment.cwd)
-        self._commands = CommandRunner(environment, self.config.safety, hides)
-        self._ide: IdeTools | None = None
+        self.workspaces = Workspaces(
+            environment, loaded, self._load_settings, lambda: self.mcp_servers, self._exchange_tools
+        )
 
     @property
     def config(self) -> Config:
@@ -197,20 +194,21 @@ class Container:
         tools = self._tools = self._make_local_tools()
         self._mcp = connections = self._make_mcp_connections()
         self.extensions = extensions = self._make_extensions(serving=serving)
+        here = self.workspaces.now
         engine = self._engines.make(
             tools,
-            self._gate,
+            here.gate if serving else WorkspaceGate(self.workspaces),
             lambda: self.store,
             self._background,
             extensions=extensions,
-            instructions=self.project_context.instructions if serving and self.config.context.environment else "",
+            instructions=here.project_context.instructions if serving and self.config.context.environment else "",
             serving=serving,
             shared=shared or bool(self.config.store.url),
             checkpoints=(lambda: self._checkpoints) if self.config.rewind.enabled else None,
         )
         try:
             if serving:
-                await self._commands.sandbox.probe()  # so that it is known whether tenants may run commands
+                await here.commands.sandbox.probe()  # so that it is known whether tenants may run commands
             if serving or self.config.telemetry.otlp_endpoint:
                 _ = self.store  # reports errors in its configuration now; a first prompt does not wait for the store
             self._add_tools(tools, mcp)
@@ -219,6 +217,7 @@ class Container:
         finally:
             await connections.aclose()
             await extensions.aclose()
+            await self.workspaces.aclose()
             if "store" in self.__dict__:
                 await self._forget_old_sessions()
                 _ = engine.store  # the engine closes a store that it has used; a frontend may have used it alone
@@ -256,23 +255,26 @@ class Container:
             max_store_bytes=rewind.max_store_mb << 20,
             keep_days=self.config.store.keep_days,
         )
-        launched_in = self.launch_context.cwd
-        return WorkspaceCheckpoints(
-            settings, lambda: find_workspace(launched_in, Path(self._commands.where()), home.resolve())
-        )
+
+        def find_root() -> Path:
+            now = self.workspaces.now
+            return find_workspace(now.folder, Path(now.commands.where()), home.resolve())
+
+        return WorkspaceCheckpoints(settings, find_root)
 
     def unstored_engine(self) -> Engine:
         store = make_store(msgspec.structs.replace(self.config.store, enabled=False))
         self._tools.remove(HISTORY_SOURCE)
         self._tools.add(HISTORY_SOURCE, HistoryTools(lambda: store))
-        return self._engines.make(self._tools, self._gate, lambda: store, self._background, serving=False, shared=False)
+        gate = WorkspaceGate(self.workspaces)
+        return self._engines.make(self._tools, gate, lambda: store, self._background, serving=False, shared=False)
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)
         tools = other._make_local_tools(lambda: base.store)
         for alias, source in more.items():
             tools.add(alias, source)
-        return self._engines.derive_engine(base, tools, other._gate)
+        return self._engines.derive_engine(base, tools, other.workspaces.now.gate)
 
     @cached_property
     def _engines(self) -> EngineFactory:
@@ -290,7 +292,7 @@ class Container:
         return self._mcp.servers
 
     def _make_extensions(self, *, serving: bool = False) -> PythonExtensions:
-        env, workspace = self.launch_context.env, lambda: self.launch_context.cwd
+        env, workspace = self.launch_context.env, lambda: self.workspaces.folder
         return PythonExtensions(self.config, env, workspace, self._tools, self.redact_text, serving=serving)
 
     def _make_mcp_connections(self) -> McpConnections:
@@ -321,27 +323,28 @@ class Container:
     async def wait_for_mcp(self, timeout_s: float, names: Sequence[str] = ()) -> Sequence[str]:
         return await self._mcp.wait_until_started(timeout_s, names)
 
-    @cached_property
+    @property
     def shell_context(self) -> ShellContext:
-        env, cwd = self.launch_context.env, str(self.launch_context.cwd)
-        private = (str(paths.data_dir(env)), str(paths.config_dir(env)))
-        return ShellContext(cwd=cwd, home=str(paths.home_dir(env)), roots=(cwd,), private=private)
+        return self.workspaces.now.shell_context
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
     ) -> AbstractAsyncContextManager[LiveBash]:
         wants_ps1 = "{ps1}" in self.config.shell.prompt
-        return self._commands.live_shell(on_output=on_output, on_notice=on_notice, wants_ps1=wants_ps1)
+        commands = self.workspaces.now.commands
+        return commands.live_shell(on_output=on_output, on_notice=on_notice, wants_ps1=wants_ps1)
 
     @property
     def containment(self) -> CommandContainment:
-        return CommandContainment(self._commands, self.shell_context)
+        return self.workspaces.now.containment
 
     async def describe_sandbox(self) -> str:
-        return await self._commands.sandbox.describe()
+        return await self.workspaces.now.commands.sandbox.describe()
 
     def describe_languages(self) -> Sequence[tuple[str, bool, str]]:
-        return language_lines(self.config.ide, self.launch_context) if self.config.ide.enabled != "never" else ()
+        here = self.workspaces.now
+        config = here.loaded.config.ide
+        return language_lines(config, here.launch) if config.enabled != "never" else ()
 
     async def undo_edit(self, id: str = "") -> str:
         return await self._get_ide().undo(id)
@@ -350,60 +353,53 @@ class Container:
         return await self._get_ide().list_undoable()
 
     def _get_ide(self) -> IdeTools:
-        if self._ide is None:
+        if (ide := self.workspaces.now.ide) is None:
             raise UsageError("there are no tools for code here", hint="they are where there is a project, see [ide]")
-        return self._ide
+        return ide
 
     def explain(self, tool: str, arguments: Arguments) -> Judgement:
-        return self._gate.judge(self._find_spec(tool), arguments)
+        return self.workspaces.now.gate.judge(self._find_spec(tool), arguments)
 
     async def authorise_command(self, command: str, ask: Ask) -> Decision:
         effect = EffectRequest(new_id("call"), self._find_spec(SHELL_TOOL), {"command": command})
-        return await self._gate.authorise(effect, ask)
+        return await self.workspaces.now.gate.authorise(effect, ask)
 
     def _find_spec(self, tool: str) -> ToolSpec:
         tools = self._make_local_tools()
-        if (ide := self._find_ide_tools()) is not None:
+        if (ide := self.workspaces.now.ide) is not None:
             tools.add("ide", ide)
         specs = {spec.name: spec for spec in tools.specs()}
         name = wire_name(tool)
         return specs.get(name) or ToolSpec(name, "", {}, Effect.EXEC, name.partition("__")[0])
 
-    @cached_property
-    def _gate(self) -> PolicyGate:
-        where = self._commands.where_in
-        return make_gate(
-            self.config, self.launch_context.env, self.shell_context, where, self._confines_tenants,
-            self._commands.search_path, self.containment,
-        )  # fmt: skip
-
     async def _background(self, request: TurnRequest) -> Background:
+        if not request.environment:
+            return await find_background(request, self.store, self.config, self._cwd)
+        now = self.workspaces.now.project_context
         return await find_background(
-            request, self.store, self.config, Path(self._commands.where()), self.project_context
+            request, self.store, self.config, self._cwd, now, self.workspaces.context_of(request.session)
         )
 
+    @property
+    def _cwd(self) -> Path:
+        return Path(self.workspaces.now.commands.where())
+
     def instruction_files(self) -> Sequence[InstructionFile]:
-        return self.project_context.instruction_files
+        return self.workspaces.now.project_context.instruction_files
 
     def skills(self) -> Sequence[SkillFile]:
-        return self.project_context.skills if self.config.context.environment else ()
+        return self.workspaces.now.project_context.skills if self.config.context.environment else ()
 
     async def read_skill(self, name: str, file: str = "") -> str:
         return await self._skill_tools.read(name, file)
 
     @cached_property
     def _skill_tools(self) -> SkillTools:
-        return SkillTools(self.skills, SecretNames(self.shell_context))
+        return SkillTools(self.skills, lambda path, glob=False: self.workspaces.now.is_secret(path, glob=glob))
 
     def reread_project(self) -> None:
-        self.__dict__.pop("project_context", None)
+        self.workspaces.reread()
         self._skill_tools.reread()
-
-    @cached_property
-    def project_context(self) -> ProjectContext:
-        from aish.app.project_context import ProjectContext  # with the first turn, not with the first prompt
-
-        return ProjectContext(self.launch_context)
 
     @cached_property
     def _providers(self) -> Providers:
@@ -444,27 +440,37 @@ class Container:
         return await self._providers.discover()
 
     def _add_tools(self, tools: Registry, mcp: Sequence[str] | None) -> None:
-        self._ide = ide = self._find_ide_tools()
-        if ide is not None:
+        if (ide := self.workspaces.now.ide) is not None:
             tools.add("ide", ide)
-            tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
+            self._hide_ide_servers(tools)
         self._mcp.start(mcp)
 
-    def _find_ide_tools(self) -> IdeTools | None:
-        is_secret = SecretNames(self.shell_context)
-        return find_ide_tools(self.config.ide, self.launch_context, lambda: self.mcp_servers, is_secret, self._private)
+    def _hide_ide_servers(self, tools: Registry) -> None:
+        tools.hide(lambda alias, name: is_hidden(self.config.ide, lambda: self.mcp_servers, alias, name))
+
+    def _load_settings(self, folder: Path) -> LoadedConfig:
+        return load_config(cwd=folder, env=self.launch_context.env, flags=endpoint_flags(self._endpoints))
+
+    def _exchange_tools(self, now: WorkspaceParts) -> None:
+        """Gives the model the tools of another workspace. Their names and descriptions are the same. A tool that was
+        not needed before is added."""
+        self._tools.remove("shell")
+        self._tools.add("shell", now.commands.tools())
+        if self._tools.remove("ide") is None and now.ide is not None:
+            self._hide_ide_servers(self._tools)
+        if now.ide is not None:
+            self._tools.add("ide", now.ide)
+        if not self._skill_tools.specs():
+            self._skill_tools.reread()
 
     @property
     def _private(self) -> tuple[Path, ...]:
         return private_paths(self.config, self.launch_context.env)
 
-    def _confines_tenants(self) -> bool:
-        return self._commands.sandbox.separates_tenants
-
     def _make_local_tools(self, find_store: Callable[[], Store] | None = None) -> Registry:
         tools = Registry()
         tools.add("runtime", RuntimeTools(self._clock), is_fixed=True)
         tools.add(HISTORY_SOURCE, HistoryTools(find_store or (lambda: self.store)), is_fixed=True)
-        tools.add("shell", self._commands.tools(), is_fixed=True)
+        tools.add("shell", self.workspaces.now.commands.tools(), is_fixed=True)
         tools.add("skills", self._skill_tools)
         return tools

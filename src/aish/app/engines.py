@@ -284,10 +284,16 @@ def add_telemetry(store: Store, config: TelemetryConfig, redact: Callable[[str],
 
 
 async def find_background(
-    request: TurnRequest, store: Store, config: Config, cwd: Path, context: ProjectContext
+    request: TurnRequest,
+    store: Store,
+    config: Config,
+    cwd: Path,
+    now: ProjectContext | None = None,
+    begun: ProjectContext | None = None,
 ) -> Background:
     """Background for a turn, within a token budget: facts that fit the question, the project's files, and what is known
-    of the machine and the project."""
+    of the machine and the project. `begun` is what stands at the beginning of the session, `now` holds now; without
+    them the model is told of neither."""
     memory = await _find_facts(request, store, config.memory.max_tokens) if request.memory else ""
     project = ""
     if request.project:
@@ -295,10 +301,12 @@ async def find_background(
 
         lines = await asyncio.to_thread(tree_lines, cwd, _TREE_ENTRIES)
         project = "\n".join(lines)
-    if not request.environment:
+    if now is None or begun is None:
         return Background(memory=memory, project=project)
-    fixed, place = await asyncio.to_thread(lambda: (context.text, context.place(cwd)))
-    return Background(fixed, memory, project, place)
+    fixed, place, workspace = await asyncio.to_thread(
+        lambda: (begun.text, now.place(cwd), begun.workspace_again if now is begun else now.workspace)
+    )
+    return Background(fixed, memory, project, place, workspace)
 
 
 async def _find_facts(request: TurnRequest, store: Store, max_tokens: int) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aish.config.instructions import InstructionFile, find_instructions
-from aish.config.skills import SkillFile, find_skills
+from aish.config.skills import SkillFile, refresh_skills, stamp_skills
 from aish.frontends.runtime import LaunchContext
 from aish.frontends.terminal import visible
 
@@ -34,53 +34,99 @@ _MAX_PATH_CHARS = 500
 _MAX_BRANCH_CHARS = 100
 # About 8 000 tokens for all files together: a quarter of a common window.
 _MAX_INSTRUCTION_CHARS = 32_000
+_MAX_NEW_SKILLS = 20
+_MAX_SKILL_CHARS = 16_000  # as many as the description of the tool that reads them
 _ENVIRONMENT = "[environment]"
 _INSTRUCTIONS = "[instructions] What the user wants of you in this project. Nearer files are more specific."
+_SKILLS = "Skills here (`skills__read` reads one before such work is done):"
+_AT_BEGINNING = "Its instructions and skills are those at the beginning of this conversation."
 
 
 class ProjectContext:
-    """What the model is told of the machine and of the project in which aish was started."""
+    """What the model is told of the machine and of the project in `launch.cwd`, the workspace. Its instructions and
+    skills are looked for down to `cwd`."""
 
-    def __init__(self, launch: LaunchContext) -> None:
+    def __init__(self, launch: LaunchContext, cwd: Path | None = None) -> None:
         self._launch = launch
+        self._cwd = cwd or launch.cwd
+        self._skills_of_now: tuple[tuple[str, ...] | None, list[SkillFile]] = None, []
 
     @cached_property
     def instruction_files(self) -> list[InstructionFile]:
-        return find_instructions(self._launch.cwd, self._launch.env)
+        return find_instructions(self._cwd, self._launch.env)
 
     @cached_property
+    def _first_skills(self) -> list[SkillFile]:
+        """Those that the model was told of at first."""
+        return self.skills
+
+    @property
     def skills(self) -> list[SkillFile]:
-        return find_skills(self._launch.cwd, self._launch.env)
+        """The skills as they are on disk now."""
+        seen = tuple(stamp_skills(self._cwd, self._launch.env))
+        before, known = self._skills_of_now
+        if before != seen:
+            known = refresh_skills(known, self._cwd, self._launch.env)
+            self._skills_of_now = seen, known
+        return known
 
     @cached_property
     def text(self) -> str:
         """The part that stays the same."""
+        _ = self._first_skills  # the description of the tool that reads them names these
         return "\n\n".join(
             filter(None, (f"{_ENVIRONMENT}\n{self._environment()}\n{self.first_place}", self.instructions))
         )
 
     @cached_property
     def first_place(self) -> str:
-        return describe_place(self._launch.cwd)
+        return describe_place(self._cwd)
 
     def place(self, cwd: Path) -> str:
-        """Where the user is now, and which instructions have changed since they were read."""
+        """Where the user is now, which instructions have changed since they were read, and which skills are new."""
         changed = [_on_one_line(str(file.path)) for file in self.instruction_files if _has_changed(file)]
-        return "\n".join((describe_place(cwd), *(f"{name} has changed; `:reload` reads it again." for name in changed)))
+        known = {(skill.name, skill.description) for skill in self._first_skills if skill.is_usable}
+        new = [skill for skill in self.skills if skill.is_usable and (skill.name, skill.description) not in known]
+        return "\n".join(
+            (
+                describe_place(cwd),
+                *(f"{name} has changed; `:reload` reads it again." for name in changed),
+                *(
+                    f"New skill: {_describe_skill(skill)} ({_on_one_line(str(skill.file.path))})"
+                    for skill in new[:_MAX_NEW_SKILLS]
+                ),
+            )
+        )
+
+    @cached_property
+    def workspace(self) -> str:
+        """What a model is told that began in another workspace. The first line names this one."""
+        skills = [f"- {_describe_skill(skill)}" for skill in self._first_skills if skill.is_usable]
+        listed = "\n".join((_SKILLS, *skills))[:_MAX_SKILL_CHARS] if skills else ""
+        project = self._lines(("Workspace", str(self._launch.cwd)), ("Project", ", ".join(self._toolchains)))
+        return "\n".join(filter(None, (project, listed, self.instructions)))
+
+    @property
+    def workspace_again(self) -> str:
+        """What a model is told that began in this workspace and has been told of another one since."""
+        return f"{self._lines(('Workspace', str(self._launch.cwd)))}\n{_AT_BEGINNING}"
 
     def _environment(self) -> str:
-        env, root = self._launch.env, self._launch.cwd
-        return "\n".join(
-            f"{name}: {_on_one_line(value)}"
-            for name, value in (
-                ("System", describe_system()),
-                ("Package manager", _find_package_manager(env)),
-                ("Shell", Path(env.get("SHELL", "")).name or "bash"),
-                ("Workspace", str(root)),
-                ("Project", ", ".join(find_toolchains(root))),
-            )
-            if value
+        env = self._launch.env
+        return self._lines(
+            ("System", describe_system()),
+            ("Package manager", _find_package_manager(env)),
+            ("Shell", Path(env.get("SHELL", "")).name or "bash"),
+            ("Workspace", str(self._launch.cwd)),
+            ("Project", ", ".join(self._toolchains)),
         )
+
+    def _lines(self, *named: tuple[str, str]) -> str:
+        return "\n".join(f"{name}: {_on_one_line(value)}" for name, value in named if value)
+
+    @property
+    def _toolchains(self) -> list[str]:
+        return find_toolchains(self._launch.cwd)
 
     @cached_property
     def instructions(self) -> str:
@@ -94,6 +140,10 @@ class ProjectContext:
                 blocks.append(f"# {_on_one_line(str(file.path))}\n{cut}{mark}")
                 left -= len(cut)
         return "\n\n".join((_INSTRUCTIONS, *blocks)) if blocks else ""
+
+
+def _describe_skill(skill: SkillFile) -> str:
+    return _on_one_line(f"{skill.name}: {' '.join(skill.description.split())}")
 
 
 def describe_system() -> str:

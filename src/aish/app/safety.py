@@ -50,16 +50,23 @@ def make_gate(
     confines_tenants: Callable[[], bool],
     search_path: Callable[[], str] = lambda: "",
     sandbox: SandboxState = NO_SANDBOX_STATE,
+    learn: Callable[[Rule], None] = lambda rule: None,
 ) -> PolicyGate:
-    """`where` gives the directory in which the next command of a turn runs."""
+    """`where` gives the directory in which the next command of a turn runs. `learn` is told of each lasting approval,
+    for the gates of other workspaces."""
     approvals = approvals_file(env)
+
+    def remember(rule: Rule) -> None:
+        add_approval(approvals, msgspec.to_builtins(rule))
+        learn(rule)
+
     disk = RealPaths(Path(shell.cwd), SecretNames(shell), search_path)
     return PolicyGate(
         [*make_rules(config), *_load_approved_rules(approvals)],
         verdicts={effect: getattr(config.gate, effect.value) for effect in Effect},
         shell=shell,
         where=where,
-        remember=lambda rule: add_approval(approvals, msgspec.to_builtins(rule)),
+        remember=remember,
         real_paths=disk,
         find_own_program=disk.find_own_program,
         confines_tenants=confines_tenants,
@@ -102,24 +109,53 @@ def _load_approved_rules(file: Path) -> list[Rule]:
 
 
 class CommandRunner:
-    def __init__(self, environment: LaunchContext, safety: SafetyConfig, hides: Sequence[Path] = ()) -> None:
-        """`hides` are files and folders that commands in the sandbox do not see."""
+    """Runs the commands of models in one workspace, which is `environment.cwd`."""
+
+    def __init__(
+        self,
+        environment: LaunchContext,
+        safety: SafetyConfig,
+        hides: Sequence[Path] = (),
+        *,
+        opened_by: CommandRunner | None = None,
+    ) -> None:
+        """`hides` are files and folders that commands in the sandbox do not see. `opened_by` is the runner of the
+        workspace in which the live shell was opened, if that is another one."""
         self._hides = hides
         self._environment = environment
         self._safety = safety
         self._live: LiveBash | None = None
+        self._opened_by = opened_by or self
+        self._entered = self  # whose rules hold in the live shell
+
+    def enter(self) -> None:
+        """From now on, the rules of this workspace hold for commands in the live shell."""
+        self._opened_by._entered = self
+
+    def _find_live(self) -> LiveBash | None:
+        return self._opened_by._live
 
     def where(self) -> str:
         """The directory of the user."""
-        return self._live.cwd if self._live else str(self._environment.cwd)
+        live = self._find_live()
+        return live.cwd if live else str(self._environment.cwd)
 
     def search_path(self) -> str:
         """PATH of the next command."""
-        return (self._live.search_path if self._live else "") or self._environment.env.get("PATH", "")
+        live = self._find_live()
+        return (live.search_path if live else "") or self._environment.env.get("PATH", "")
 
     def where_in(self, turn: str) -> str:
-        """The directory in which the next command of the turn runs."""
-        return self._live.model_cwd(turn) if self._live else str(self._environment.cwd)
+        """The directory in which the next command of the turn runs. A name that leads into the workspace through a
+        link is resolved, because the gate compares names."""
+        live, folder = self._find_live(), self._environment.cwd
+        if live is None:
+            return str(folder)
+        cwd = live.model_cwd(turn)
+        if self._opened_by is self or Path(cwd).is_relative_to(folder):
+            return cwd
+        real = os.path.realpath(cwd)
+        return real if Path(real).is_relative_to(folder) else cwd
 
     def tools(self) -> ShellTools:
         from aish.tools.builtin.shell import ShellTools
@@ -130,7 +166,7 @@ class CommandRunner:
             workspace=self._environment.cwd,
             sandbox=self.sandbox,
             env={name: value for name, value in self._environment.env.items() if name not in secrets},
-            live=lambda: self._live,
+            live=self._find_live,
         )
 
     @cached_property
@@ -158,7 +194,8 @@ class CommandRunner:
             cwd=self._environment.cwd,
             rc_file=str(paths.home_dir(self._environment.env) / ".bashrc"),
             model_env={**dict.fromkeys(self._secrets(), ""), **QUIET_ENVIRONMENT},
-            hides=lambda name: not self._safety.secrets_in_env and looks_secret(name),
+            hides=lambda name: not self._entered._safety.secrets_in_env and looks_secret(name),
+            workspace=lambda: self._entered._environment.cwd,
             wants_ps1=wants_ps1,
             private=paths.runtime_dir(self._environment.env),
         )

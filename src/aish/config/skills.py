@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import msgspec
 
 from aish.config import paths
 from aish.config.instructions import InstructionFile, find_project_folders, read_own_file, read_project_file
+from aish.config.user_decisions import is_trusted, trust_file
 
 SKILL_FILE = "SKILL.md"
 _OWN_FOLDER = "skills"
@@ -67,6 +69,19 @@ def find_skills(cwd: Path, env: Mapping[str, str]) -> list[SkillFile]:
     return list(found.values())
 
 
+def refresh_skills(known: Iterable[SkillFile], cwd: Path, env: Mapping[str, str]) -> list[SkillFile]:
+    """The skills as they are now. A skill whose file has changed stays as the user trusted it."""
+    trusted = {skill.file.path: skill for skill in known if skill.is_usable}
+    return [
+        before
+        if skill.file.state == "untrusted"
+        and (before := trusted.get(skill.file.path)) is not None
+        and is_trusted(before.file.path, before.file.content, env=env)
+        else skill
+        for skill in find_skills(cwd, env)
+    ]
+
+
 def usable_names(skills: Iterable[SkillFile]) -> frozenset[str]:
     return frozenset(skill.name for skill in skills if skill.is_usable)
 
@@ -75,14 +90,28 @@ def own_skills_folder(env: Mapping[str, str]) -> Path:
     return paths.config_dir(env) / _OWN_FOLDER
 
 
+def stamp_skills(cwd: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Yields a text for each skill file, which is another one when the file, or what the user trusts, has changed."""
+    for path in (trust_file(env), *islice((path for path, _ in _find_files(cwd, env)), MAX_SKILLS)):
+        with suppress(OSError):
+            status = path.stat()
+            yield f"{path} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
+
+
 def _read_all(cwd: Path, env: Mapping[str, str]) -> Iterator[SkillFile]:
+    for path, root in _find_files(cwd, env):
+        yield parse_skill(read_own_file(path) if root is None else read_project_file(path, root, env))
+
+
+def _find_files(cwd: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, Path | None]]:
+    """Yields each skill file with the root of its project, None for the user's own."""
     for path in _skill_files(own_skills_folder(env)):
-        yield parse_skill(read_own_file(path))
+        yield path, None
     root, folders = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(env)))
     for folder in reversed(folders):
         for name in PROJECT_FOLDERS:
             for path in _skill_files(folder / name):
-                yield parse_skill(read_project_file(path, root, env))
+                yield path, root
 
 
 def _skill_files(folder: Path) -> list[Path]:

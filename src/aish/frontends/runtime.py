@@ -193,7 +193,39 @@ class LiveShell(Protocol):
         the live shell; otherwise another bash takes over. `is_own`: it is in no history and leaves `$?` as it was."""
 
 
+class WorkspaceChoice(Protocol):
+    """Which folder models work in. It moves between two turns only."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def before(self) -> Path | None:
+        """The workspace before this one."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it stays although the user goes elsewhere."""
+
+    @property
+    def loaded(self) -> LoadedConfig:
+        """The settings that hold in it."""
+
+    async def follow(self, cwd: Path) -> Path | None:
+        """Moves to the project that the user is in now. Returns the workspace before; None if it stays. Raises
+        ConfigError if the settings there cannot be used; then it stays."""
+
+    async def choose(self, folder: Path, cwd: Path) -> None:
+        """Moves to a folder. It stays the workspace until the user, who is in `cwd` now, has been in it and leaves
+        it. Raises UsageError and ConfigError."""
+
+    def pin(self, *, on: bool) -> None: ...
+
+
 class Runtime(Protocol):
+    @property
+    def workspaces(self) -> WorkspaceChoice: ...
+
     @property
     def launch_context(self) -> LaunchContext: ...
 

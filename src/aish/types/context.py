@@ -47,13 +47,15 @@ class ContextView(msgspec.Struct, frozen=True):
 
 class Background(msgspec.Struct, frozen=True):
     """What the model is told besides the conversation. `fixed` is the same in all turns and belongs at the beginning;
-    the rest goes with the newest message. `place` is where the user is now; it is told if it differs from what was
-    told last, at first in `fixed`."""
+    the rest goes with the newest message. `place` is where the user is now, and `workspace` what belongs to the
+    workspace of now, whose first line names it. Both are told if they differ from what was told last, at first in
+    `fixed`."""
 
     fixed: str = ""
     memory: str = ""
     project: str = ""
     place: str = ""
+    workspace: str = ""
 
 
 class SystemTexts(msgspec.Struct, frozen=True):

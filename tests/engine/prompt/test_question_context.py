@@ -123,3 +123,34 @@ async def test_instructions_that_change_in_a_session_are_told_in_the_newest_mess
     first, second, third = (request.messages for request in bench.scripted.requests)
     assert second[: len(first)] == first and third[: len(second)] == second
     assert ["has changed" in message.text for message in third] == [False, False, False, True, False, False]
+
+
+def background_in(*places: str):
+    """The user is in these workspaces, turn by turn; the session began in `a`."""
+    left = list(places)
+
+    async def find(request: TurnRequest) -> Background:
+        rest = "at the beginning" if left[0] == "a" else f"the rules of {left[0]}"
+        return Background("Machine: x\nWorkspace: a\nDay: 1", workspace=f"Workspace: {left.pop(0)}\n{rest}")
+
+    return find
+
+
+async def workspaces_of(*places: str) -> list[str]:
+    settings = {"find_background": background_in(*places), "system": SystemTexts("be kind")}
+    here = Bench(*[[TextDelta("fine")]] * len(places), settings=settings)
+    session = ""
+    for _ in places:
+        session = (await here.run("go", session=session, environment=True))[0].session
+    requests = [request.messages for request in here.scripted.requests]
+    for before, after in itertools.pairwise(requests):
+        assert after[: len(before)] == before
+    return [messages[-1].text.partition("[workspace]")[2].partition("\n")[2] for messages in requests]
+
+
+async def test_another_workspace_is_told_once_and_shortly_when_it_is_come_back_to():
+    notes = await workspaces_of("a", "b", "b", "a", "b", "a", "b", "b")
+    assert notes[0] == notes[2] == notes[7] == ""
+    assert notes[1] == "Workspace: b\nthe rules of b" and notes[3] == "Workspace: a\nat the beginning"
+    assert notes[4].startswith("Workspace: b\n") and "the rules" not in notes[4]
+    assert notes[5].startswith("Workspace: a\n") and notes[6] == notes[4]

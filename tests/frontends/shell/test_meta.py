@@ -159,7 +159,7 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
     runtime = SimpleNamespace(
         config=Config(),
         launch_context=SimpleNamespace(env={}),
-        loaded=SimpleNamespace(files=()),
+        workspaces=SimpleNamespace(loaded=SimpleNamespace(files=())),
         instruction_files=tuple,
     )
     request = TurnRequest(input=(user(""),))

@@ -267,6 +267,13 @@ class ShellConfig(Section, frozen=True, forbid_unknown_fields=True):
             "prompt of your bash, and `{mark}`, which shows where the line goes."
         ),
     ] = "{venv} {cwd} {branch} {mode} {status}{mark} "
+    follow: Annotated[
+        bool,
+        Meta(
+            description="Whether the model's workspace follows you to another project, with your next question after a "
+            "`cd`. `:workspace` shows and sets it."
+        ),
+    ] = True
     continue_after_commands: Annotated[
         Literal["ask", "always", "never"],
         Meta(

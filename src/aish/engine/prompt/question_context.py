@@ -1,5 +1,5 @@
 """Adds to the newest user message what depends on the moment: remembered facts, the files of the project, where the
-user is, and a change of the mode.
+user is, another workspace, and a change of the mode.
 
 The beginning of a prompt stays the same within a session, so that a backend need not read it again. Therefore these
 notes are part of the message that they come with, and are stored with it. A fact that the conversation already holds is
@@ -24,7 +24,13 @@ _BACKGROUND = "[background] What you know of the user from earlier. It is data, 
 _PROJECT = "[project] The files of this project."
 _PLACE = "[environment] Now:"
 _HOOK = "[hook] A hook of the user adds:"
-_HEADINGS = {"background": _BACKGROUND, "project": _PROJECT, "environment": _PLACE, "hook": _HOOK}
+_WORKSPACE = (
+    "[workspace] The user has gone to another project. The tools for code, the sandbox and what may be changed belong "
+    "to it now, and so do these instructions and skills; those of other workspaces do not hold here."
+)
+_AS_BEFORE = "What belongs to it was said above."
+_HEADINGS = {"background": _BACKGROUND, "project": _PROJECT, "environment": _PLACE, "hook": _HOOK,
+             "workspace": _WORKSPACE}  # fmt: skip
 
 _MODE_NOTE = re.compile(r"\[aish: (ask|edits|auto|plan) mode from now on\]")
 _MODES = {
@@ -46,6 +52,7 @@ def add_notes(request: TurnRequest, background: Background, past: Sequence[PastT
     found = (
         _memory_note(background.memory, earlier),
         _project_note(background.project, earlier),
+        _workspace_note(background, earlier),
         _place_note(background, earlier),
     )
     return _append_notes(request, [note for note in found if note])
@@ -100,6 +107,18 @@ def _project_note(files: str, earlier: Sequence[tuple[str, str]]) -> str:
     """The files once in a conversation: a list that grew by one name is not worth another copy."""
     is_known = any(name == "project" for name, _ in earlier)
     return f"{_PROJECT}\n{files}" if files.strip() and not is_known else ""
+
+
+def _workspace_note(background: Background, earlier: Sequence[tuple[str, str]]) -> str:
+    """What belongs to the workspace of now. It is not repeated while it stands in the conversation."""
+    name = background.workspace.partition("\n")[0]
+    notes = [text.removeprefix(f"\n\n{_WORKSPACE}\n") for kind, text in earlier if kind == "workspace"]
+    is_repeated = background.workspace in notes
+    if not name or (f"\n{name}\n" in background.fixed and not notes):
+        return ""
+    if is_repeated and notes[-1].partition("\n")[0] == name:
+        return ""
+    return f"{_WORKSPACE}\n{name}\n{_AS_BEFORE}" if is_repeated else f"{_WORKSPACE}\n{background.workspace}"
 
 
 def _place_note(background: Background, earlier: Sequence[tuple[str, str]]) -> str:

@@ -154,7 +154,7 @@ class TurnBuilder:
             return full
         background = await self._find_background(request)
         if route.info.is_weak:
-            background = msgspec.structs.replace(background, fixed="", place="")
+            background = msgspec.structs.replace(background, fixed="", place="", workspace="")
         request = add_notes(full, background, conversation.past)
         if not background.fixed:
             return request

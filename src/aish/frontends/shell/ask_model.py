@@ -13,8 +13,6 @@ from pathlib import Path
 import msgspec
 
 from aish.autonomy.turn_summary import TurnSummary
-from aish.config.instructions import find_project_folders
-from aish.config.paths import home_dir, real
 from aish.errors import ModelNotFound, StoreError
 from aish.frontends.mentions import MentionScope, expand_mentions
 from aish.frontends.shell.approvals.proposal_menu import Offered, offer_commands
@@ -27,7 +25,6 @@ from aish.frontends.shell.command_hints import (
     ready_commands,
     split_by_availability,
 )
-from aish.frontends.shell.prompt.template import shorten_path
 from aish.frontends.shell.shell import Shell, format_error
 from aish.frontends.terminal import visible
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
@@ -117,7 +114,6 @@ async def _offer(shell: Shell, commands: list[str]) -> bool:
 
 async def _ask(shell: Shell, text: str, hints: Sequence[CommandHint], *, continues: bool) -> str | None:
     """The text of the answer. None if the user stopped it: it is stored, but nothing is proposed."""
-    _mention_other_project(shell)
     context = shell.command_context
     ran = context.text()
     if ran and not continues and context.is_unrelated_to(text) and await _is_weak_model(shell, text):
@@ -147,21 +143,6 @@ async def _show_turn(shell: Shell, request: TurnRequest, summary: TurnSummary) -
         shell.output.note("· from here on nothing is kept, and the model does not see what was said before")
         shell.leave_store()
         return await shell.show_turn(msgspec.structs.replace(shell.request, input=request.input), summary)
-
-
-def _mention_other_project(shell: Shell) -> None:
-    """The workspace of the model stays where aish was started. Says so once for each other project that the user goes
-    to, because edits fail there for no visible reason."""
-    env, workspace = shell.runtime.launch_context.env, real(shell.runtime.launch_context.cwd)
-    root, _ = find_project_folders(real(Path(shell.cwd)), real(home_dir(env)))
-    if not (root / ".git").exists() or workspace.is_relative_to(root):
-        return
-    is_outside = not root.is_relative_to(workspace)
-    has_code_tools = any(spec.source == "ide" for spec in shell.engine.tools.specs())
-    if is_outside or not (has_code_tools or shell.runtime.config.ide.enabled == "never"):
-        what = "this project is outside the model's workspace" if is_outside else "the model has no tools for code here"
-        started = f"aish was started in {shorten_path(str(workspace), env.get('HOME', ''))}"
-        shell.mention_once(str(root), f"{what}, as {started}; type `aish` to start one here")
 
 
 def find_delegations(reply: str) -> list[tuple[str, str]]:

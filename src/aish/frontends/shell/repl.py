@@ -152,9 +152,7 @@ class _Repl:
             self._shell.keep_line(line)
         match routed.destination:
             case Destination.META:
-                from aish.frontends.shell.commands.registry import run_meta
-
-                await self._run_guarded(run_meta(self._shell, routed.text))
+                await self._run_guarded(self._run_meta(routed.text))
             case Destination.SHELL | Destination.QUIET_SHELL:
                 await self._run_guarded(self._run_typed(routed, line))
             case Destination.MODEL:
@@ -210,7 +208,21 @@ class _Repl:
             elif answer not in ("", "n", "no"):  # the user has typed the next line and not read the question
                 shell.type_ahead(f"{typed}\n")
 
+    async def _run_meta(self, text: str) -> None:
+        from aish.frontends.shell.commands.registry import needs_workspace, run_meta
+
+        if needs_workspace(text):
+            await self._follow_user()
+        await run_meta(self._shell, text)
+
+    async def _follow_user(self) -> None:
+        """Only a line of the user moves the workspace: a model's `cd` does not move the shell."""
+        from aish.frontends.shell.commands.workspace import follow_user
+
+        await follow_user(self._shell)
+
     async def _ask_model(self, text: str) -> None:
         from aish.frontends.shell.ask_model import ask_model  # not before the first question
 
+        await self._follow_user()
         await ask_model(self._shell, text)

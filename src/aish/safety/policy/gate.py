@@ -230,6 +230,11 @@ class PolicyGate:
         rule = msgspec.structs.replace(rule, owner=owner) if rule is not None else None
         if rule is not None and rule not in self._rules:
             self._remember(rule)
+            self.learn_rule(rule)
+
+    def learn_rule(self, rule: Rule) -> None:
+        """Takes over a lasting approval that is stored already, such as one given in another workspace."""
+        if rule not in self._rules:
             self._rules.append(rule)
             self._offered.clear()
             self._note_approvals()

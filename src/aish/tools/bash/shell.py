@@ -71,6 +71,7 @@ class LiveBashSpec(msgspec.Struct, frozen=True):
     close_wait_s: float = 0.5
     wants_ps1: bool = False  # expand the user's PS1 before each line
     private: Path | None = None  # the folder for the channel to bash; the sandbox must hide it
+    workspace: Callable[[], Path] | None = None  # of the model now; None: `cwd`
 
 
 class LiveBash:
@@ -251,7 +252,8 @@ class LiveBash:
             spec_of_line = ModelLineSpec(
                 self._shell, line, self.model_cwd(turn), timeout_s, self._size, await self._snapshot(),
                 env=self._spec.model_env, hides=self._spec.hides, sandbox=sandbox, is_proved=is_proved,
-                workspace=self._spec.cwd, search_path=self.search_path,
+                workspace=self._spec.workspace() if self._spec.workspace else self._spec.cwd,
+                search_path=self.search_path,
             )  # fmt: skip
             result = await run_model_line(spec_of_line, on_text)
             if turn:

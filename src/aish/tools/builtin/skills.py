@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,25 +46,29 @@ _SPEC = ToolSpec("read", READ_SKILL_TEXT, READ_SKILL_SCHEMA, Effect.READ, "skill
 
 
 class SkillTools:
-    """A Toolset. It has its tool only if there are skills."""
+    """A Toolset. It has its tool only if there are skills.
+
+    The description of the tool stays the same until `reread`, because it stands at the beginning of prompts. Skills
+    that come later, or with another workspace, are told in messages, and can be read like the others.
+    """
 
     def __init__(self, skills: Callable[[], Sequence[SkillFile]], is_secret: IsSecret) -> None:
         self._find = skills
         self._is_secret = is_secret
         self._specs: Sequence[ToolSpec] | None = None  # the list is asked for several times in a request
 
-    @cached_property
+    @property
     def _skills(self) -> list[SkillFile]:
         return [skill for skill in self._find() if skill.is_usable]
 
     def reread(self) -> None:
         """Has the skills looked up again."""
-        self.__dict__.pop("_skills", None)
         self._specs = None
 
     def specs(self) -> Sequence[ToolSpec]:
         if self._specs is None:
-            self._specs = (_describe(self._skills),) if self._skills else ()
+            skills = self._skills
+            self._specs = (_describe(skills),) if skills else ()
         return self._specs
 
     async def call(self, name: str, arguments: Arguments, context: CallContext) -> ToolOutput:
@@ -79,9 +82,10 @@ class SkillTools:
 
     async def read(self, name: str, file: str = "") -> str:
         """The text of a skill, or of a file of it. Raises ToolError."""
-        skill = next((each for each in self._skills if each.name == name), None)
+        skills = await asyncio.to_thread(lambda: self._skills)
+        skill = next((each for each in skills if each.name == name), None)
         if skill is None:
-            raise ToolError(f"there is no skill {name}; there are {_join([each.name for each in self._skills])}")
+            raise ToolError(f"there is no skill {name}; there are {_join([each.name for each in skills])}")
         return await asyncio.to_thread(self._read_local, skill, file)
 
     def _read_local(self, skill: SkillFile, file: str) -> str:

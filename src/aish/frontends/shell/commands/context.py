@@ -108,7 +108,7 @@ async def reload(shell: Shell, rest: str) -> None:
         state = file.problem or (
             "the model gets it" if file.state == "trusted" else f"{file.state}: `:trust` accepts it"
         )
-        shell.output.note(f"{_relative(file.path, shell.runtime.launch_context.cwd)}: {state}")
+        shell.output.note(f"{_relative(file.path, shell.runtime.workspaces.folder)}: {state}")
     if not files:
         shell.output.note("this project has no instructions for models (AGENTS.md); :init proposes some")
 
@@ -124,7 +124,7 @@ async def skills(shell: Shell, rest: str) -> None:
         return
     found = shell.runtime.skills()
     for skill in found:
-        path, problem = _relative(skill.file.path, shell.runtime.launch_context.cwd), skill.file.problem
+        path, problem = _relative(skill.file.path, shell.runtime.workspaces.folder), skill.file.problem
         state = problem or f"{skill.file.state}: `:trust` accepts it"
         shell.output.note(f"{skill.name}: {skill.description}" if skill.is_usable else f"{path}: {state}")
     if not found:

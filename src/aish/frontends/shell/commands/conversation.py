@@ -282,7 +282,7 @@ async def trust(shell: Shell, rest: str) -> None:
 async def _confirm_trust(shell: Shell) -> bool:
     """Whether the user means it, asked where there is something to trust."""
     runtime = shell.runtime
-    found = [str(file.path) for file in runtime.loaded.files if file.ignored]
+    found = [str(file.path) for file in runtime.workspaces.loaded.files if file.ignored]
     found += [str(file.path) for file in runtime.instruction_files() if file.state in ("untrusted", "refused")]
     if not found:
         return True

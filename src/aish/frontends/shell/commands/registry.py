@@ -125,6 +125,10 @@ COMMANDS: dict[str, Command] = {
     "safety": Command(
         "Shell", "whether a command would be allowed", _lazy("conversation.safety"), A.TEXT, words=("check",),
     ),
+    "workspace": Command(
+        "Shell", "the folder the model works in; PATH sets it", _lazy("workspace.workspace"), A.PATH,
+        words=("back", "pin", "follow"),
+    ),
     "undo": Command(
         "Shell", "take back the last edit, or one of the list", _lazy("conversation.undo"), words=("list",),
     ),
@@ -160,6 +164,17 @@ COMMANDS: dict[str, Command] = {
     "quit": Command("aish", "leave", _lazy("conversation.quit_")),
 }  # fmt: skip
 _ALIASES = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "reset", "?": "help"}
+
+
+# They ask the model, or show what belongs to the workspace.
+_OF_WORKSPACE = frozenset({
+    "ask", "context", "init", "norris", "plan", "reload", "revise", "safety", "skills", "trust",
+})  # fmt: skip
+
+
+def needs_workspace(text: str) -> bool:
+    """Whether the workspace must be that of the user's directory before this line runs."""
+    return text.partition(" ")[0] in _OF_WORKSPACE
 
 
 async def run_meta(shell: Shell, text: str) -> None:

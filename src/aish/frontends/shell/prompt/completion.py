@@ -80,7 +80,9 @@ class ShellCompleter(Completer):
         last = words[-1]
         if len(words) == 2 and command.argument == "SESSION":
             return await self._complete_session(last)
-        values = command.words if len(words) == 2 and command.words else await self._list_values(command.argument, last)
+        values = list(command.words) if len(words) == 2 else []
+        if not values or command.argument == "PATH":
+            values += await self._list_values(command.argument, last)
         return [Completion(value, -len(last)) for value in values if value.startswith(last)]
 
     async def _complete_session(self, typed: str) -> list[Completion]:
