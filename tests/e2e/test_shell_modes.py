@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_shell import config, model, shell
+from e2e.test_shell import config, did, model, shell
 
 SHIFT_TAB = "\x1b[Z"
 EDIT = {"edits": [{"path": "notes.txt", "revision": "new", "new": "from the model\n"}]}
@@ -61,7 +61,7 @@ async def test_a_plan_is_refused_or_approved_and_then_worked_off_in_the_mode_bef
         [
             edit_step(),
             [{"text": "The plan: I write notes.txt.\n"}],
-            [{"text": "A better plan.\n"}],
+            [{"text": "PLAN:\nI write better notes.\n"}],
             edit_step(),
             [{"text": "It is done.\n"}],
         ],
@@ -78,12 +78,30 @@ async def test_a_plan_is_refused_or_approved_and_then_worked_off_in_the_mode_bef
         await term.enter("r")
         await term.prompts("(plan) ›")
         await term.enter("?a better one")
-        await term.sees("A better plan.")
+        await term.sees("I write better notes.")
         await term.prompts("[r]efuse ›")
         await term.enter("a")
         await term.sees("It is done.")
         await term.prompts("(edits) ›")
     assert (home / "work" / "notes.txt").read_text() == "from the model\n"
+
+
+async def test_an_answer_that_is_no_plan_brings_no_menu_and_is_approved_by_a_command(home):
+    name = model(
+        home, [[{"text": "Hello.\n"}], [{"text": "I would write notes.\n"}], edit_step(), [{"text": "Done.\n"}]]
+    )
+    ide_always(home)
+    async with shell(home, "--model", name) as term:
+        await did(term, ":approve", "there is nothing to approve: this is mode ask")
+        await term.enter(":mode plan")
+        await term.prompts("(plan) ›")
+        await did(term, ":approve", "there is nothing to approve: no plan yet")
+        await did(term, "?hello", "Hello.")
+        await did(term, "?write the notes", "I would write notes.")
+        assert "[r]efuse" not in term.text
+        await did(term, ":approve unasked", "Done.")
+        await term.prompts("(edits) ›")
+    assert (home / "work" / "notes.txt").exists()
 
 
 async def test_an_approved_plan_does_not_take_a_mode_that_shift_tab_only_passed(home):
@@ -99,7 +117,7 @@ async def test_an_approved_plan_does_not_take_a_mode_that_shift_tab_only_passed(
 
 
 async def test_what_is_typed_instead_of_an_answer_to_a_plan_is_sent_with_enter(home):
-    name = model(home, [[{"text": "The plan: nothing.\n"}], [{"text": "A shorter plan.\n"}]])
+    name = model(home, [[{"text": "The plan: nothing.\n"}], [{"text": "Plan: less of nothing.\n"}]])
     async with shell(home, "--model", name, "--mode", "plan") as term:
         await term.prompts("(plan) ›")
         await term.enter("?plan something")
@@ -107,7 +125,7 @@ async def test_what_is_typed_instead_of_an_answer_to_a_plan_is_sent_with_enter(h
         await term.enter("what about a shorter one?")
         await term.prompts("(plan) ✦ what about a shorter one?")
         await term.enter("")
-        await term.sees("A shorter plan.")
+        await term.sees("less of nothing.")
         await term.prompts("[r]efuse ›")
 
 

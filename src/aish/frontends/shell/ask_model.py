@@ -27,6 +27,7 @@ from aish.frontends.shell.command_hints import (
 )
 from aish.frontends.shell.shell import Shell, format_error
 from aish.frontends.terminal import visible
+from aish.tool_calls.detect.plans import is_plan
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.decisions import Mode
 from aish.types.live_shell import CommandHint
@@ -54,7 +55,7 @@ async def ask_model(shell: Shell, text: str) -> None:
         reply = await _ask(shell, text, hints, continues=continues)
         if reply is None:
             return
-        if shell.mode is Mode.PLAN:
+        if shell.mode is Mode.PLAN and is_plan(visible(reply), text):
             approved = await _ask_about_plan(shell, reply)
             if approved is None:
                 return
@@ -74,7 +75,7 @@ async def ask_model(shell: Shell, text: str) -> None:
 async def _ask_about_plan(shell: Shell, reply: str) -> str | None:
     from aish.frontends.shell.approvals.plan_approval import ask_about_plan
 
-    return await ask_about_plan(shell, reply) if reply.strip() else None
+    return await ask_about_plan(shell, reply)
 
 
 async def _is_weak_model(shell: Shell, text: str) -> bool:

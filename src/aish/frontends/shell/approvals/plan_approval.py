@@ -20,9 +20,9 @@ async def ask_about_plan(shell: Shell, reply: str) -> str | None:
         typed = (await shell.read(_MENU)) or ""
         match typed.strip().lower():
             case "a" | "approve" | "y" | "yes":
-                return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF)
+                return approve_plan(shell)
             case "u" | "unasked":
-                return _leave_plan_mode(shell, Mode.EDITS, _WORK_OFF)
+                return approve_plan(shell, is_unasked=True)
             case "e" | "edit":
                 if edited := await _edit(shell, reply):
                     return _leave_plan_mode(shell, shell.mode_before, _WORK_OFF_EDITED + edited)
@@ -33,6 +33,11 @@ async def ask_about_plan(shell: Shell, reply: str) -> str | None:
                 shell.output.note("not approved; plan mode goes on, and what you typed stands at the prompt")
                 shell.type_ahead(typed)
                 return None
+
+
+def approve_plan(shell: Shell, *, is_unasked: bool = False) -> str:
+    """Leaves plan mode, for `edits` or for the mode before it. Returns what to tell the model."""
+    return _leave_plan_mode(shell, Mode.EDITS if is_unasked else shell.mode_before, _WORK_OFF)
 
 
 async def _edit(shell: Shell, plan: str) -> str | None:

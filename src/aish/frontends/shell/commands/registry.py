@@ -149,6 +149,9 @@ COMMANDS: dict[str, Command] = {
     ),
     "remember": Command("Tools", "keep a fact", _lazy("memory.remember"), A.TEXT),
     "mode": Command("Work", "how much runs without a question", _lazy("mode.mode"), words=tuple(Mode)),
+    "approve": Command(
+        "Work", "have the plan of the last answer worked off", _lazy("mode.approve"), words=("unasked",),
+    ),
     "norris": Command("Work", "work towards a goal", _lazy("plan.norris"), A.TEXT, words=("resume", "list")),
     "plan": Command("Work", "plan first, then work", _lazy("plan.plan"), A.TEXT, words=("save", "run", "list")),
     "runs": Command("Work", "goals and plans of before, newest first", _lazy("plan.runs")),
@@ -168,7 +171,7 @@ _ALIASES = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "rese
 
 # They ask the model, or show what belongs to the workspace.
 _OF_WORKSPACE = frozenset({
-    "ask", "context", "init", "norris", "plan", "reload", "revise", "safety", "skills", "trust",
+    "approve", "ask", "context", "init", "norris", "plan", "reload", "revise", "safety", "skills", "trust",
 })  # fmt: skip
 
 
