@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from aish.engine.prompt.compaction import Summary
+from aish.engine.prompt.compaction import Summary, find_summary
 from aish.errors import ProviderUnavailable
 from aish.providers.scripted import Item, ScriptedProvider
 from aish.storage.memory import MemoryStore
@@ -19,7 +21,7 @@ from aish.types.checkpoints import RewindScope
 from aish.types.chunks import StepEnd, StepFinished
 from aish.types.context import Background, ContextRules
 from aish.types.decisions import Mode
-from aish.types.events import Event, Status, TextDelta, UsageReported
+from aish.types.events import Event, Status, StepStarted, TextDelta, TurnEnd, TurnStarted, UsageReported
 from aish.types.messages import UserMessage, text_of
 from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import StepRequest, TurnRequest
@@ -108,6 +110,91 @@ async def test_the_prompt_moves_with_a_compaction_and_at_no_other_time():
         same_tools = before.tools == after.tools
         moved += not (same_tools and after.messages[: len(before.messages)] == before.messages)
     assert 0 < moved == compactions
+
+
+async def test_a_compaction_begins_within_the_turn_and_is_told_before_and_after_it():
+    provider = Small()
+    _, events = await talk(bench_of(provider), 20)
+    told = [event for event in events if isinstance(event.body, Status)]
+    assert told and len(told) % 2 == 0
+    for begun, done in zip(told[::2], told[1::2], strict=True):
+        assert re.fullmatch(r"the window is nearly full: folding \d+ earlier turns? into notes …", begun.body.text)
+        assert begun.turn == done.turn and begun.body.text.split()[6] == done.body.text.split()[0]
+        kinds = [type(event.body) for event in events if event.turn == begun.turn][:4]
+        assert kinds == [TurnStarted, Status, Status, StepStarted]
+
+
+class Slow(Small):
+    """Writes its notes when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def stream(self, request: StepRequest, relay: Any = None):
+        if is_for_notes(request):
+            self.asked.set()
+            await self.may_answer.wait()
+        async with super().stream(request, relay) as batches:
+            yield batches
+
+
+async def test_the_user_sees_that_it_begins_and_can_stop_it():
+    provider = Slow()
+    bench = bench_of(provider)
+    session, _ = await talk(bench, 1)
+    seen: list[Event] = []
+
+    async def ask() -> None:
+        async with bench.engine.turn(bench.request("q " + "word " * 19, session=session)) as batches:
+            async for batch in batches:
+                seen.extend(batch)
+
+    while not provider.asked.is_set():
+        seen.clear()
+        asking = asyncio.create_task(ask())
+        waiting = asyncio.create_task(provider.asked.wait())
+        async with asyncio.timeout(10):
+            await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+    assert [type(event.body) for event in seen] == [TurnStarted, Status] and "folding" in seen[1].body.text
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    turns = await bench.store.list_turns(session)
+    assert turns[-1].end is TurnEnd.CANCELLED
+    assert (await find_summary(bench.store, session)).upto == 0
+    provider.may_answer.set()
+    events = await bench.run("go on", session=session)
+    assert any("became notes" in status.text for status in bodies(events, Status))
+    assert "they spoke of many things" in first_words(provider.conversation[-1])
+
+
+async def test_the_time_for_notes_is_that_of_the_turn():
+    provider = Small()
+    bench = bench_of(provider)
+    session = ""
+    for number in range(15):
+        events = await bench.run(f"q{number} " + "word " * 19, session=session, limits={"wall_s": 5})
+        session = events[0].session
+    deadlines = [request.deadline_s for request in provider.requests if is_for_notes(request)]
+    assert deadlines and max(deadlines) <= 5
+
+
+async def test_the_message_that_is_stored_at_the_start_is_the_one_that_is_sent():
+    provider, store = Small(), MemoryStore()
+
+    async def find_background(request: TurnRequest) -> Background:
+        return Background(memory="the user likes tea")
+
+    bench = bench_of(provider, store, find_background=find_background)
+    session = ""
+    for number in range(20):
+        events = await bench.run(f"q{number} " + "word " * 19, session=session, memory=True)
+        session = events[0].session
+        started = next(event.body for event in events if isinstance(event.body, TurnStarted))
+        assert started.input[-1].text == provider.conversation[-1].messages[-1].text
 
 
 async def test_the_tool_that_searches_is_offered_from_the_first_compaction_on():

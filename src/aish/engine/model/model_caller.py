@@ -15,7 +15,7 @@ from aish.engine.model.ledger import AdmittedCall, Ledger
 from aish.engine.model.router import Route, Router
 from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.model.stream_assembly import StepAssembler, is_repetitive, repetition_chars
-from aish.engine.prompt.compaction import Summaries
+from aish.engine.prompt.compaction import Summaries, compaction_notice
 from aish.engine.prompt.composer import ComposedPrompt, Composer, SystemParts
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
@@ -127,7 +127,10 @@ class ModelCaller:
         try:
             composed, self._left_out = self._composer.compose_uncounted(self._transcript.messages()), 0
             if composed is None or composed.left_out:
-                composed, notes = await self._compose(composed)
+                composed = composed or await self._composer.compose_counted(self._transcript.messages())
+                if turns := self._find_unfolded_turns(composed):
+                    yield [self._events.event(Status(compaction_notice(len(turns))))]
+                composed, notes = await self._compose(composed, turns)
                 if notes:
                     yield [self._events.event(Status(note)) for note in notes]
             request, call = self._step_request(composed.messages), self._next_call(composed)
@@ -235,13 +238,19 @@ class ModelCaller:
             always_count=self._is_bounded,
         )
 
-    async def _compose(self, whole: ComposedPrompt | None) -> tuple[ComposedPrompt, list[str]]:
-        """Composes the prompt, from `whole` where nothing has to be counted. Also returns notes for the user."""
+    def _find_unfolded_turns(self, composed: ComposedPrompt) -> list[PastTurn]:
+        """The turns that no longer fit and are not in the rolling summary yet."""
+        upto = self._conversation.summary.upto
+        return [turn for turn in composed.left_out if turn.number > upto] if self._summarizes else []
+
+    async def _compose(
+        self, composed: ComposedPrompt, unfolded: Sequence[PastTurn]
+    ) -> tuple[ComposedPrompt, list[str]]:
+        """Folds turns that do not fit, and composes the prompt again. Also returns notes for the user."""
         ledger = self._deps.ledger
         notes = [note] if ledger.has_cap and (note := ledger.is_capless(self.route.name)) else []
-        composed = whole or await self._composer.compose_counted(self._transcript.messages())
         if composed.left_out and self._summarizes:
-            notes += await self._fold(composed)
+            notes += await self._fold(unfolded) if unfolded else ()
             composed = await self._composer.compose(self._transcript.messages())
         self._left_out = len(composed.left_out)
         if composed.cut:
@@ -256,18 +265,20 @@ class ModelCaller:
         own = bool(self._events.session) and self._request.context is None
         return own and not self._request.is_autonomous
 
-    async def _fold(self, composed: ComposedPrompt) -> list[str]:
+    async def _fold(self, turns: Sequence[PastTurn]) -> list[str]:
         """Adds turns that no longer fit to the rolling summary. If that fails, the turn goes on without."""
-        before = self._conversation.summary
-        turns = [turn for turn in composed.left_out if turn.number > before.upto]
-        if not turns:
-            return []
+        summaries, before = self._deps.summaries, self._conversation.summary
         try:
-            summary = await self._deps.summaries.extend(
-                self._events.session, before, turns, self.route, payer=self._request.payer
+            summary = await summaries.extend(
+                self._events.session,
+                before,
+                turns,
+                self.route,
+                payer=self._request.payer,
+                find_remaining_s=lambda: self._budget.remaining_s,
             )
         except AishError as exc:
-            return [note] if (note := self._deps.summaries.failure_notice(exc)) else []
+            return [note] if (note := summaries.failure_notice(exc)) else []
         self._conversation = msgspec.structs.replace(self._conversation, summary=summary)
         notes = summary.notes(offers_search=any(tool.name == HISTORY_SEARCH for tool in self._tools))
         self._composer.system = msgspec.structs.replace(self._composer.system, summary=notes)

@@ -7,8 +7,9 @@ last turn they cover, and the turns stay there, too, so that `history__search` f
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -82,6 +83,15 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n".join(line for line in lines if line)
 
 
+def count_turns(number: int) -> str:
+    return "1 earlier turn" if number == 1 else f"{number} earlier turns"
+
+
+def compaction_notice(turns: int) -> str:
+    """What the user is told before turns are folded, which may take a minute."""
+    return f"the window is nearly full: folding {count_turns(turns)} into notes …"
+
+
 async def find_summary(store: Store, session: str) -> Summary:
     document = await store.find(KIND, session) if session else None
     return msgspec.json.decode(document.body, type=Summary) if document else Summary()
@@ -115,15 +125,16 @@ class Summaries:
         keep: str = "",
         is_searchable: bool = False,
         payer: KeyBudget | None = None,
+        find_remaining_s: Callable[[], float] = lambda: math.inf,
     ) -> Summary:
         """Returns the summary extended by these turns, and stores it. `keep` is what the user wants the notes to keep.
-        `is_searchable` as in a Summary; a summary that is stays so. Raises what asking a model raises, and
-        BudgetExceeded.
+        `is_searchable` as in a Summary; a summary that is stays so. `find_remaining_s` is the time that the turn has
+        left. Raises what asking a model raises, and BudgetExceeded.
         """
         named = self._rules.summary_model
         route = await self._router.resolve(named) if named else active
         limit = self._token_limit(active)
-        ask = partial(self._ask, route, session, limit, payer)
+        ask = partial(self._ask, route, session, limit, payer, find_remaining_s)
         text = before.text
         for piece in _pieces([line for turn in turns for line in _lines(turn)], turns_room(route)):
             answer = await ask(_task(text, piece, keep))
@@ -147,7 +158,15 @@ class Summaries:
         limit = self._rules.summary_tokens
         return min(limit, window // _MAX_SHARE) if window else limit
 
-    async def _ask(self, route: Route, session: str, max_tokens: int, payer: KeyBudget | None, text: str) -> str:
+    async def _ask(
+        self,
+        route: Route,
+        session: str,
+        max_tokens: int,
+        payer: KeyBudget | None,
+        find_remaining_s: Callable[[], float],
+        text: str,
+    ) -> str:
         answer = await self._side_calls.ask(
             route,
             text,
@@ -155,7 +174,7 @@ class Summaries:
             category=Category.SUMMARIZE,
             session=session,
             max_tokens=max_tokens,
-            deadline_s=_DEADLINE_S,
+            deadline_s=min(_DEADLINE_S, find_remaining_s()),
             payer=payer,
         )
         return "" if is_repetitive(answer.text) else answer.text  # a small model may say one thing over and over

@@ -42,6 +42,10 @@ class Conversation(msgspec.Struct, frozen=True):
         past = [turn for turn in self.past if turn.number > summary.upto]
         return msgspec.structs.replace(self, past=past, summary=summary)
 
+    def without(self, turns: Sequence[PastTurn]) -> Conversation:
+        """The same conversation without its first turns."""
+        return msgspec.structs.replace(self, past=self.past[len(turns) :])
+
 
 class Conversations:
     """`running` are the ids of the turns under way in this process."""

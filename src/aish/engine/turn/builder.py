@@ -13,6 +13,7 @@ from aish.engine.model.model_caller import ModelCallDeps, ModelCaller
 from aish.engine.model.router import Route
 from aish.engine.model.selection import SelectedModel
 from aish.engine.model.side_call import SideCalls
+from aish.engine.prompt.compaction import count_turns
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
@@ -23,7 +24,7 @@ from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
 from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.hooks import TurnHooks
-from aish.engine.turn.loop import Turn
+from aish.engine.turn.loop import Compaction, Turn, TurnParts
 from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import AishError, UsageError
@@ -37,12 +38,25 @@ from aish.types.ids import new_id
 from aish.types.requests import ToolChoice, TurnRequest
 from aish.types.runs import Planning
 from aish.types.tools import HISTORY_SEARCH, HISTORY_SOURCE, Effect, ToolSpec
-from aish.types.usage import KeyBudget
 
 if TYPE_CHECKING:
     from aish.engine.tools.tool_search import ToolLimiter
     from aish.planner.planner import Planner
     from aish.planner.run import PlanRun
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """What stays the same in a turn, whatever becomes of the conversation before it."""
+
+    request: TurnRequest
+    selected: SelectedModel
+    ask: Ask | None
+    journal: Journal | None
+    toolset: Toolset
+    events: EventFactory
+    budget: Budget
+    transcript: Transcript
+    hooks: TurnHooks
 
 
 class TurnBuilder:
@@ -90,31 +104,17 @@ class TurnBuilder:
         budget, transcript = start_budget(request.limits, self._clock), Transcript()
         ask = answer_from(request.answers, ask) if request.answers else ask
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
-
-        async def prepare(conversation: Conversation) -> tuple[TurnRequest, ToolSelection, ModelCaller]:
-            tools = self._select_for(request, toolset, conversation, interactive=ask is not None)
-            if len(tools.specs) > MANY_TOOLS:
-                tools = await self._show_fewer(tools, request, selected.route)
-            full = await self._add_notes(request, selected.route, conversation) if _takes_notes(request) else request
-            system = self._system_parts(full, selected.route, conversation, tools)
-            model = ModelCaller(
-                self._model_deps, selected, full, conversation, system, tools.specs, transcript, budget, events
-            )
-            return full, tools, model
-
-        full, tools, model = await prepare(conversation)
-        compaction_note = ""
-        if conversation.past and (turns := await model.find_overdue_turns()):
-            conversation, compaction_note = await self._compact(
-                session, conversation, turns, selected.route, request.payer
-            )
-            full, tools, model = await prepare(conversation)  # with the notes that have left with their turns
-        _check_demand(request.tool_choice, tools)
-        make = partial(self.dispatcher, events, budget, tools, ask, full, journal, toolset=toolset, hooks=hooks)
-        planner = await self._planner(plan, full, selected, tools, session, ask) if plan is not None else None
-        notes = [*selected.notes, *hook_notices, *filter(None, [compaction_note])]
-        notes += self._note_changed_tools(tools.specs)
-        return Turn(full, tools, notes, conversation.past, model, make, planner, budget, events, transcript, hooks)
+        given = _Given(request, selected, ask, journal, toolset, events, budget, transcript, hooks)
+        full = await self._add_notes(request, selected.route, conversation) if _takes_notes(request) else request
+        parts, compaction = await self._make_parts(given, full, conversation), None
+        if conversation.past and (turns := await parts.model.find_overdue_turns()):
+            # Already with the notes that leave with their turns, since the message is stored before the turn begins.
+            full = await self._add_notes(request, selected.route, conversation.without(turns))
+            compaction = Compaction(len(turns), partial(self._compact, given, full, conversation, turns))
+        _check_demand(request.tool_choice, parts.tools)
+        planner = await self._planner(plan, full, selected, parts.tools, session, ask) if plan is not None else None
+        notes = (*selected.notes, *hook_notices, *self._note_changed_tools(parts.tools.specs))
+        return Turn(full, parts, notes, compaction, planner, budget, events, transcript, hooks)
 
     async def _run_hooks(
         self, request: TurnRequest, events: EventFactory, route: Route
@@ -127,24 +127,41 @@ class TurnBuilder:
             request, notices = await hooks.before_turn(request)
         return request, hooks, (*problems, *notices)
 
+    async def _make_parts(self, given: _Given, full: TurnRequest, conversation: Conversation) -> TurnParts:
+        """`full` is the request with its notes."""
+        selected, events, budget, ask = given.selected, given.events, given.budget, given.ask
+        tools = self._select_for(given.request, given.toolset, conversation, interactive=ask is not None)
+        if len(tools.specs) > MANY_TOOLS:
+            tools = await self._show_fewer(tools, given.request, selected.route)
+        system = self._system_parts(full, selected.route, conversation, tools)
+        model = ModelCaller(
+            self._model_deps, selected, full, conversation, system, tools.specs, given.transcript, budget, events
+        )
+        make_dispatcher = partial(
+            self.dispatcher, events, budget, tools, ask, full, given.journal, toolset=given.toolset, hooks=given.hooks
+        )
+        return TurnParts(tools, conversation.past, model, make_dispatcher)
+
     async def _compact(
-        self,
-        session: str,
-        conversation: Conversation,
-        turns: Sequence[PastTurn],
-        route: Route,
-        payer: KeyBudget | None,
-    ) -> tuple[Conversation, str]:
-        """Puts turns into the summary before the window is full, and says so. If that fails, they leave the window
-        without."""
+        self, given: _Given, full: TurnRequest, conversation: Conversation, turns: Sequence[PastTurn]
+    ) -> tuple[TurnParts, str]:
+        """Puts turns into the summary before the window is full. If that fails, they leave the window without."""
         summaries = self._model_deps.summaries
         try:
             summary = await summaries.extend(
-                session, conversation.summary, turns, route, is_searchable=True, payer=payer
+                given.events.session,
+                conversation.summary,
+                turns,
+                given.selected.route,
+                is_searchable=True,
+                payer=given.request.payer,
+                find_remaining_s=lambda: given.budget.remaining_s,
             )
         except AishError as exc:
-            return conversation, summaries.failure_notice(exc)
-        return conversation.after(summary), f"the window is nearly full: {count_turns(len(turns))} became notes"
+            note = summaries.failure_notice(exc)
+        else:
+            conversation, note = conversation.after(summary), f"{count_turns(len(turns))} became notes"
+        return await self._make_parts(given, full, conversation), note
 
     async def _add_notes(self, request: TurnRequest, route: Route, conversation: Conversation) -> TurnRequest:
         """The request with what the model is told besides the conversation, if it wants that. The smallest models are
@@ -350,10 +367,6 @@ class TurnBuilder:
 
 def _takes_notes(request: TurnRequest) -> bool:
     return request.mode is not None or request.memory or request.project or request.environment
-
-
-def count_turns(number: int) -> str:
-    return "1 earlier turn" if number == 1 else f"{number} earlier turns"
 
 
 def _check_demand(choice: ToolChoice, tools: ToolSelection) -> None:

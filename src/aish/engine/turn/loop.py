@@ -10,7 +10,7 @@ and closes a turn that is left early.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import msgspec
 
 from aish.engine.model.model_caller import ModelCaller
 from aish.engine.model.stream_assembly import StepAssembler
+from aish.engine.prompt.compaction import compaction_notice
 from aish.engine.prompt.history_cache import PastTurn
 from aish.engine.prompt.normalise import open_calls
 from aish.engine.tools.dispatch import Dispatcher, result_event
@@ -38,13 +39,27 @@ if TYPE_CHECKING:
     from aish.planner.planner import Planner
 
 
+class TurnParts(msgspec.Struct, frozen=True):
+    """What a turn works with, and what a compaction exchanges: with the first notes a tool that searches joins them."""
+
+    tools: ToolSelection
+    past: Sequence[PastTurn]
+    model: ModelCaller
+    make_dispatcher: Callable[[], Dispatcher]
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """Folds so many earlier turns into notes. Returns the parts to go on with, and what the user is told."""
+
+    turns: int
+    run: Callable[[], Awaitable[tuple[TurnParts, str]]]
+
+
 class Turn(msgspec.Struct, eq=False):
     request: TurnRequest
-    tools: ToolSelection
+    _parts: TurnParts
     _notes: Sequence[str]  # lines shown to the user before the first step
-    _past: Sequence[PastTurn]
-    _model: ModelCaller
-    _make_dispatcher: Callable[[], Dispatcher]
+    _compaction: Compaction | None
     _planner: Planner | None
     _budget: Budget
     _events: EventFactory
@@ -68,7 +83,7 @@ class Turn(msgspec.Struct, eq=False):
         for message in self.request.input:
             if type(message) is ToolMessage:
                 self._call_ids.add(message.tool_call_id)
-        for turn in self._past:
+        for turn in self._parts.past:
             self._call_ids.update(turn.result_ids)
         if self.request.resumed is not None:
             messages = self.request.resumed.messages
@@ -81,6 +96,10 @@ class Turn(msgspec.Struct, eq=False):
         self._queue(TurnStarted(self._model.route.name, self.request.input, self.request.traceparent, self.had_effect))
         for note in self._notes:
             self._queue(Status(note))
+        if self._compaction is not None:
+            self._queue(Status(compaction_notice(self._compaction.turns)))
+            yield self._take_queued()
+            await self._compact(self._compaction)
         if self.request.answers or self.request.resumed is not None or self._planner is not None:
             async with aclosing(self._work_before_first_step()) as batches:
                 async for events in batches:
@@ -113,11 +132,17 @@ class Turn(msgspec.Struct, eq=False):
             self._step_was_dispatched = True
         yield self._finish()
 
+    async def _compact(self, compaction: Compaction) -> None:
+        """Its time counts, and a turn that is stopped meanwhile keeps its earlier turns."""
+        self._parts, note = await compaction.run()
+        if note:
+            self._queue(Status(note))
+
     async def _work_before_first_step(self) -> AsyncGenerator[list[Event], None]:
         """Runs the calls that were decided since the last turn or left by earlier attempts, then writes and follows the
         plan."""
         yield self._take_queued()
-        newest = (*(self._past[-1].messages if self._past else ()), *self._transcript.messages())
+        newest = (*(self._parts.past[-1].messages if self._parts.past else ()), *self._transcript.messages())
         answers, is_resumed = self.request.answers, self.request.resumed is not None
         if calls := [call for call in open_calls(newest) if is_resumed or call.id in answers]:
             async with aclosing(self._apply(self._dispatcher.run(calls))) as batches:
@@ -214,6 +239,14 @@ class Turn(msgspec.Struct, eq=False):
         return (*before, *self._transcript.new_messages())
 
     @property
+    def tools(self) -> ToolSelection:
+        return self._parts.tools
+
+    @property
+    def _model(self) -> ModelCaller:
+        return self._parts.model
+
+    @property
     def open_calls(self) -> list[ToolCall]:
         """Calls without a result, the client's own first."""
         return sorted(self._transcript.open_calls, key=lambda call: not self.tools.is_client_tool(call.name))
@@ -222,7 +255,7 @@ class Turn(msgspec.Struct, eq=False):
     def _dispatcher(self) -> Dispatcher:
         """Made for the first call, since most turns have none."""
         if self._made_dispatcher is None:
-            self._made_dispatcher = self._make_dispatcher()
+            self._made_dispatcher = self._parts.make_dispatcher()
         return self._made_dispatcher
 
     def _describe(self, end: TurnEnd) -> str:
