@@ -277,9 +277,10 @@ class Engine:
         )
 
     def _make_limiter(self) -> ToolLimiter:
-        from aish.engine.tools.tool_search import ToolLimiter, ToolUses  # few have so many tools
+        from aish.engine.tools.tool_search import ShownTools, ToolLimiter, ToolUses  # few have so many tools
 
-        return ToolLimiter(ToolUses(self.store, self.clock), self._rules.max_tools_share)
+        store, clock = self.store, self.clock
+        return ToolLimiter(ToolUses(store, clock), ShownTools(store, clock), self._rules.max_tools_share)
 
     @cached_property
     def _recorder(self) -> Recorder:

@@ -72,7 +72,7 @@ def index_words(text: str) -> list[str]:
 
 
 # The kinds of documents that a session has under its id: its summary, and what it can be rewound to.
-OF_SESSIONS = ("summary", "rewind")
+OF_SESSIONS = ("summary", "rewind", "shown_tools")
 
 RUNNING = "running"  # the state of a turn without an end
 

@@ -220,3 +220,26 @@ def test_a_question_without_a_known_word_finds_nothing(question: str) -> None:
 
 def test_an_index_of_nothing_finds_nothing() -> None:
     assert ToolIndex(()).search("anything", 3) == []
+
+
+async def test_two_processes_of_one_store_show_the_same_tools_in_a_session() -> None:
+    store = MemoryStore()
+    (one, first), (other, second) = bench(store=store), bench(store=store)
+    events = await one.run(model="sized:model", ask=yes)
+    await ToolUses(store, SystemClock()).note("tickets__close")
+    await other.run(model="sized:model", ask=yes, session=events[0].session)
+    await other.run(model="sized:model", ask=yes)
+    assert first.requests[0].tools == second.requests[0].tools
+    assert "tickets__close" in {spec.name for spec in second.requests[1].tools}
+
+
+async def test_two_processes_show_a_small_model_the_same_tools_that_fit_a_session() -> None:
+    store = MemoryStore()
+    tools = many_tools().add("tickets__open", schema=SCHEMA).add("tickets__list", schema=SCHEMA)
+    small = 1_000_000_000
+    made = [bench(store=store, tools=tools, parameters=small) for _ in range(2)]
+    (one, first), (other, second) = made
+    events = await one.run("close the tickets", model="sized:model", ask=yes)
+    await other.run("list the tickets", model="sized:model", ask=yes, session=events[0].session)
+    await one.run("go on", model="sized:model", ask=yes, session=events[0].session)
+    assert first.requests[0].tools == second.requests[0].tools == first.requests[1].tools

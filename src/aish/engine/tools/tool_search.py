@@ -31,11 +31,12 @@ _USUAL_WINDOW = 128_000
 _MAX_FOUND = 5
 _MAX_FOR_SMALL_MODELS = 8
 _MUST_FIT = 3  # so many of the best are shown in any case
-_MAX_SESSIONS = 64
 _MAX_NAMES_CHARS = 4000  # about 1 000 tokens
 _MAX_SHOWN_SETS = 32
 _MAX_COUNTED = 1000  # names of tools
 _MAX_SIZES = 10_000  # clients of a server may bring servers with tools of any name
+_SHOWN = "shown_tools"  # the kind of the documents with those of a session, which are deleted with it
+_BY_QUESTION = 0  # instead of a room
 _USES = "tool_uses"  # the kind of the document that counts them
 _ALWAYS_OF_USE = (HISTORY_SOURCE, "shell", "skills")
 _OWN_SOURCES = (HISTORY_SOURCE, "shell", "ide", "skills", "runtime")  # of aish itself, the most useful first
@@ -95,38 +96,76 @@ def _decode_counts(body: bytes) -> dict[str, int]:
         return {}
 
 
+class ShownTools:
+    """The tools that were shown in a session, in a document of the store: whichever process answers next shows the same
+    ones, so that a backend need not read them again."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def find(self, session: str, room: int) -> frozenset[str]:
+        """Empty if there are none yet, or if they were chosen for another room."""
+        document = await self._store.find(_SHOWN, session) if session else None
+        try:
+            found = msgspec.json.decode(document.body, type=_ShownSet) if document else None
+        except msgspec.MsgspecError:
+            found = None
+        return frozenset(found.names) if found is not None and found.room == room else frozenset()
+
+    async def put(self, session: str, room: int, names: frozenset[str]) -> None:
+        if session and names:
+            body = msgspec.json.encode(_ShownSet(room, sorted(names)))
+            await self._store.put(Document(_SHOWN, session, body, created_ms=self._clock.now_ms()))
+
+
+class _ShownSet(msgspec.Struct, frozen=True):
+    room: int
+    names: list[str]
+
+
 class ToolLimiter:
     """Decides which of the tools that a request may use are shown to the model."""
 
-    def __init__(self, uses: ToolUses, max_window_share: float) -> None:
+    def __init__(self, uses: ToolUses, shown_tools: ShownTools, max_window_share: float) -> None:
         self._uses = uses
+        self._shown_tools = shown_tools
         self._max_share = max_window_share
         self._sizes: dict[str, tuple[ToolSpec, int]] = {}
         self._shown: OrderedDict[tuple[tuple[str, ...], int], frozenset[str]] = OrderedDict()
-        self._last_found: OrderedDict[str, frozenset[str]] = OrderedDict()  # by session
         self._index: tuple[Sequence[ToolSpec], ToolIndex] = ((), ToolIndex(()))
 
     def is_needed(self, tools: ToolSelection, window: int | None) -> bool:
         own = tools.own_specs
         return len(own) > MANY_TOOLS and sum(map(self._size, own)) > self._room(window)
 
-    async def limit(self, tools: ToolSelection, window: int | None, *, demanded: str = "") -> ToolSelection:
-        """The selection with the tools that were used most, and with the search. `demanded` names one that the request
-        has the model call."""
+    async def limit(
+        self, tools: ToolSelection, window: int | None, session: str, *, demanded: str = ""
+    ) -> ToolSelection:
+        """The selection with the tools that were used most, and with the search. A session keeps those that it began
+        with. `demanded` names one that the request has the model call."""
         own = tools.own_specs
-        names = tuple(spec.name for spec in own)
         room = self._room(window)
+        shown = await self._shown_tools.find(session, room)
+        if shown.isdisjoint(spec.name for spec in own):
+            shown = await self._choose_most_used(own, room)
+            await self._shown_tools.put(session, room, shown)
+        visible = [spec for spec in own if spec.name in shown or spec.name == demanded]
+        hidden = [spec for spec in own if spec.name not in shown]
+        return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
+
+    async def _choose_most_used(self, own: Sequence[ToolSpec], room: int) -> frozenset[str]:
+        """The same as long as this process runs."""
+        names = tuple(spec.name for spec in own)
         shown = self._shown.get((names, room))
         if shown is None:
             shown = self._shown[names, room] = frozenset(self._choose(own, await self._uses.load(), room))
             if len(self._shown) > _MAX_SHOWN_SETS:
                 self._shown.popitem(last=False)
         self._shown.move_to_end((names, room))
-        visible = [spec for spec in own if spec.name in shown or spec.name == demanded]
-        hidden = [spec for spec in own if spec.name not in shown]
-        return tools.show_only(visible, (_CALL, _describe_search(hidden)), ToolSearch(self._index_of(own), self._uses))
+        return shown
 
-    def limit_to_question(
+    async def limit_to_question(
         self, tools: ToolSelection, question: str, session: str, *, with_own: bool, demanded: str = ""
     ) -> ToolSelection:
         """The selection with the tools that fit the question best, for small models, and with `demanded`. Those of the
@@ -134,12 +173,10 @@ class ToolLimiter:
         the few of aish itself that are of use for any question are shown, too."""
         own = tools.own_specs
         found = [spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)]
-        last = self._last_found.pop(session, frozenset())
+        last = await self._shown_tools.find(session, _BY_QUESTION)
         shown = last if last.issuperset(found[:_MUST_FIT]) and tools.has_all(last) else frozenset(found)
-        if session and shown:
-            self._last_found[session] = shown
-            if len(self._last_found) > _MAX_SESSIONS:
-                self._last_found.popitem(last=False)
+        if shown != last:
+            await self._shown_tools.put(session, _BY_QUESTION, shown)
         always = _ALWAYS_OF_USE if with_own else ()
         visible = [spec for spec in own if spec.name in (*shown, demanded) or spec.source in always]
         return tools.show_only(visible, (), None)

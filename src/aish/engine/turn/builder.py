@@ -132,7 +132,7 @@ class TurnBuilder:
         selected, events, budget, ask = given.selected, given.events, given.budget, given.ask
         tools = self._select_for(given.request, given.toolset, conversation, interactive=ask is not None)
         if len(tools.specs) > MANY_TOOLS:
-            tools = await self._show_fewer(tools, given.request, selected.route)
+            tools = await self._show_fewer(tools, given.request, selected.route, events.session)
         system = self._system_parts(full, selected.route, conversation, tools)
         model = ModelCaller(
             self._model_deps, selected, full, conversation, system, tools.specs, given.transcript, budget, events
@@ -193,7 +193,7 @@ class TurnBuilder:
         toolset = self.toolset(request.dynamic_mcp)
         tools = self._select_for(request, toolset, conversation, interactive=True)
         if len(tools.specs) > MANY_TOOLS:
-            tools = await self._show_fewer(tools, request, selected.route)
+            tools = await self._show_fewer(tools, request, selected.route, request.session)
         request = await self._add_notes(request, selected.route, conversation)
         system = self._system_parts(request, selected.route, conversation, tools)
         events, budget = (
@@ -246,16 +246,18 @@ class TurnBuilder:
     def _limiter(self) -> ToolLimiter:
         return self._make_limiter()
 
-    async def _show_fewer(self, tools: ToolSelection, request: TurnRequest, route: Route) -> ToolSelection:
+    async def _show_fewer(
+        self, tools: ToolSelection, request: TurnRequest, route: Route, session: str
+    ) -> ToolSelection:
         """The same tools, of which fewer are shown if all would take too much of the model's window."""
         if not self._limiter.is_needed(tools, route.info.context_size):
             return tools
         demanded = tools.canonical(request.tool_choice.named) if request.tool_choice.named else ""
         if route.info.is_small:
-            return self._limiter.limit_to_question(
-                tools, question_text(request), request.session, with_own=not route.info.is_weak, demanded=demanded
+            return await self._limiter.limit_to_question(
+                tools, question_text(request), session, with_own=not route.info.is_weak, demanded=demanded
             )
-        return await self._limiter.limit(tools, route.info.context_size, demanded=demanded)
+        return await self._limiter.limit(tools, route.info.context_size, session, demanded=demanded)
 
     def toolset(self, dynamic_mcp: str) -> Toolset:
         """All tools, with those of the dynamic MCP servers of a request."""
