@@ -287,3 +287,17 @@ def test_a_range_of_commits_is_mentioned_in_a_single_question(home):
     assert "+a heron" in asked.stdout, asked.stderr
     missing = aish(home, "--model", "scripted:fake-tool", "repeat @HEAD~9..HEAD")
     assert missing.returncode == 2 and "nothing was sent" in missing.stderr
+
+
+async def test_where_nothing_can_be_stored_the_cap_of_the_day_still_holds(home):
+    extra = '[store]\npath = "/proc/nothing/aish.db"\n[cost]\ncap_per_day = 0.15\n' + EXTRA
+    name = models(home, [[{"text": "one"}, USAGE], [{"text": "two"}, USAGE]] * 9, extra=extra)
+    async with shell(home, "--model", name) as term:
+        await did(term, "?first", "of the cap for a day, $0.1500, $0.0000 is spent")
+        await term.sees("nothing is kept")
+        for _ in range(8):
+            if "not asked" in term.text:
+                break
+            await term.enter("?more")
+            await term.prompts()
+        await term.sees("not asked: play:play could cost up to")

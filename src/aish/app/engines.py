@@ -208,7 +208,13 @@ def routing_of(config: Config) -> Routing:
 
 def caps_of(config: Config) -> Caps:
     cost = config.cost
-    return Caps(cost.cap_per_session, cost.cap_per_day, cost.warn_at_dollars, cost.warn_at_tokens)
+    return Caps(
+        cost.cap_per_session,
+        cost.cap_per_day,
+        cost.warn_at_dollars,
+        cost.warn_at_tokens,
+        is_shared=config.store.enabled,
+    )
 
 
 def proxies_of(network: NetworkConfig) -> ProxySettings:

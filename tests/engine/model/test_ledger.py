@@ -11,12 +11,14 @@ from aish.config.schema.config import PriceConfig
 from aish.config.toml_file import price_table, shipped_prices
 from aish.engine.engine import flatten
 from aish.engine.model.ledger import Caps, Prices, day_start_ms
+from aish.errors import StoreError
 from aish.providers.openai.response import read_usage
+from aish.storage.memory import MemoryStore
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.chunks import StepEnd, StepFinished, UsageChunk
 from aish.types.events import Status, TextDelta, TurnEnd, UsageReported
 from aish.types.requests import Sampling
-from aish.types.usage import Category, Price, Reservation, Usage
+from aish.types.usage import Category, Price, Reservation, Usage, UsageRecord
 from support.engines import Bench, Tools, bodies, call, finish
 
 DEAR = Price(prompt=1_000.0, completion=10_000.0)  # a tenth of a cent a token in, a cent out
@@ -246,3 +248,41 @@ def test_a_cost_nobody_can_have_paid_is_unknown(cost):
 @pytest.mark.parametrize("count", [-5, 10**30, "many", True])
 def test_a_count_nobody_can_have_used_is_none(count):
     assert read_usage({"prompt_tokens": count, "completion_tokens": 1}).prompt_tokens == 0
+
+
+class Forgetful(MemoryStore):
+    """A store that cannot be read any more when `is_gone`."""
+
+    is_gone = False
+
+    async def sum_spending(self, **which: Any) -> Any:
+        if self.is_gone:
+            raise StoreError("the disk is gone")
+        return await super().sum_spending(**which)
+
+
+async def test_what_is_known_of_today_counts_when_the_store_cannot_be_read():
+    store = Forgetful()
+    made = bench(answered(Usage(100, 10)), answered(Usage(100, 10)), caps=Caps(day=1_000.0), store=store)
+    store.record_usage(UsageRecord("use_a", made.clock.now_ms(), "", "m", Category.MAIN, Usage(cost=0.5), 0))
+    await made.run("hello")
+    store.is_gone = True
+    await made.run("hello")
+    assert await made.engine.ledger.spent_today() == pytest.approx(0.9)
+    store.is_gone = False
+    assert await made.engine.ledger.spent_today() == pytest.approx(0.9)
+
+
+async def test_what_was_spent_in_another_store_counts_for_the_cap_of_the_day():
+    made = bench(answered(Usage(100, 10)), caps=Caps(day=60.0))
+    made.engine.ledger.carry_over(59.99)
+    assert finish(await made.run("hello")).reason is TurnEnd.COST
+    free = bench(answered(Usage(100, 10)), caps=Caps(day=60.0))
+    free.engine.ledger.carry_over(1.0)
+    assert finish(await free.run("hello")).reason is TurnEnd.ANSWERED
+
+
+async def test_a_cap_for_a_day_that_nothing_is_stored_for_says_so_once():
+    made = bench(*[answered(Usage(100, 10))] * 2, caps=Caps(day=1_000.0, is_shared=False))
+    said = [[status.text for status in bodies(await made.run("hello"), Status)] for _ in range(2)]
+    assert said == [["nothing is stored, so the cap for a day counts only what this aish spends"], []]

@@ -17,8 +17,9 @@ from functools import cached_property
 import msgspec
 
 from aish.engine.model.key_spending import KeyReservation, KeySpending
-from aish.errors import BudgetExceeded
+from aish.errors import AishError, BudgetExceeded
 from aish.ports import Clock, Store
+from aish.types.ids import new_id
 from aish.types.usage import Category, KeyBudget, Price, Reservation, Usage, UsageRecord
 
 # The reservation of a process that died expires so long after the deadline of its call.
@@ -26,18 +27,21 @@ _GRACE_MS = 10_000
 _LEAST_ANSWER = 128  # tokens; a shorter answer is not worth what its question costs
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _WILD = frozenset("*?[")
+_BEFORE = "(before)"  # in place of a model: spent in a store that cannot be written any more
 _FREE = Price(0.0, 0.0)
 # Sessions and models for which a warning was given; beyond this, a warning may be repeated.
 _MAX_WARNED = 10_000
 
 
 class Caps(msgspec.Struct, frozen=True):
-    """Limits in dollars; None means no limit. Each warning is given once in a session."""
+    """Limits in dollars; None means no limit. Each warning is given once in a session. `is_shared`: the store knows
+    what other processes have spent, and what was spent before this one began."""
 
     session: float | None = None
     day: float | None = None
     warn_dollars: float | None = None
     warn_tokens: int | None = None
+    is_shared: bool = True
 
     @property
     def any(self) -> bool:
@@ -102,6 +106,15 @@ class AdmittedCall(msgspec.Struct, frozen=True):
     of_key: KeyReservation | None = None
 
 
+class _Today(msgspec.Struct):
+    """What is known of today's spending without the store: the sum when it was read last, and what this process has
+    spent since."""
+
+    start_ms: int = 0
+    read: float = 0.0
+    own: float = 0.0
+
+
 class Ledger:
     def __init__(self, store: Store, clock: Clock, prices: Prices, caps: Caps) -> None:
         self._store = store
@@ -112,6 +125,23 @@ class Ledger:
         self.has_warning = caps.warn_dollars is not None or caps.warn_tokens is not None
         self.keys = KeySpending(store, clock)
         self._warned: set[tuple[str, str]] = set()
+        self._today = _Today()
+
+    async def spent_today(self) -> float:
+        """What the store says; if it cannot be read, what is known of it without it."""
+        start_ms = day_start_ms(self._now_ms())
+        try:
+            total = await self._store.sum_spending(since_ms=start_ms)
+        except AishError:
+            today = self._today
+            return today.read + today.own if today.start_ms == start_ms else 0.0
+        self._today = _Today(start_ms, total.cost)
+        return total.cost
+
+    def carry_over(self, cost: float) -> None:
+        """Counts for today what was spent in another store."""
+        usage = Usage(cost=cost)
+        self._store.record_usage(UsageRecord(new_id("use"), self._now_ms(), "", _BEFORE, Category.MAIN, usage, 0))
 
     async def admit(self, call: AdmittedCall, *, answer_tokens: int, deadline_s: float) -> AdmittedCall:
         """Reserves what the call may cost, and what it may take of its key's budget. Raises BudgetExceeded, with the
@@ -144,6 +174,8 @@ class Ledger:
         now_ms = self._now_ms()
         wanted = Reservation(call.id, now_ms, expires_ms, call.session, call.model, call.category, most)
         day_ms = day_start_ms(now_ms)
+        if self.caps.day is not None and self._today.start_ms != day_ms:
+            await self.spent_today()  # in case the store cannot be read later
         spent = await self._store.reserve(
             wanted, day_start_ms=day_ms, day_cap=self.caps.day, session_cap=self.caps.session
         )
@@ -171,6 +203,7 @@ class Ledger:
         """Books what the call cost. Returns the usage with its price, if that is known."""
         if usage.cost is None and (price := self.prices.find(call.model)) is not None:
             usage = msgspec.structs.replace(usage, cost=price.of(usage))
+        self._today.own += usage.cost or 0.0
         self._store.record_usage(
             UsageRecord(call.id, self._now_ms(), call.session, call.model, call.category, usage, call.estimate)
         )
@@ -186,7 +219,10 @@ class Ledger:
             self.keys.release(call.of_key)
 
     def is_capless(self, model: str) -> str:
-        """Warns, once, about a model whose price is unknown, since no cap can hold it."""
+        """Warns, once, about a model whose price is unknown, since no cap can hold it, and about a cap for a day that
+        nothing is stored for."""
+        if self.caps.day is not None and not self.caps.is_shared and self._first("day", ""):
+            return "nothing is stored, so the cap for a day counts only what this aish spends"
         if self.prices.find(model) is not None or ("price", model) in self._warned:
             return ""
         self._warned.add(("price", model))

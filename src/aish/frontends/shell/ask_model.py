@@ -142,7 +142,7 @@ async def _show_turn(shell: Shell, request: TurnRequest, summary: TurnSummary) -
             raise
         shell.output.note(format_error(exc))
         shell.output.note("· from here on nothing is kept, and the model does not see what was said before")
-        shell.leave_store()
+        await shell.leave_store()
         return await shell.show_turn(msgspec.structs.replace(shell.request, input=request.input), summary)
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from aish.config.skills import usable_names
 from aish.engine.engine import Engine
+from aish.engine.model.ledger import dollars
 from aish.engine.model.router import AUTO
 from aish.errors import AishError, ProcessError
 from aish.frontends.runtime import LiveShell, Runtime
@@ -274,10 +275,15 @@ class Shell:
         self.command_context.clear()
         self.context_tokens = 0
 
-    def leave_store(self) -> None:
-        """Goes on with a new conversation that ends with this shell: the store cannot be written."""
+    async def leave_store(self) -> None:
+        """Goes on with a new conversation that ends with this shell: the store cannot be written. What was spent today
+        still counts."""
+        spent = await self.engine.ledger.spent_today()
         self.engine = self.runtime.unstored_engine()
+        self.engine.ledger.carry_over(spent)
         self.change_request(session="", memory=False)
+        if (cap := self.engine.ledger.caps.day) is not None:
+            self.output.note(f"· of the cap for a day, {dollars(cap)}, {dollars(spent)} is spent as far as is known")
 
     # Answers.
 
