@@ -248,6 +248,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "contracts/test_store.py::test_two_instances_share_a_cap*",
         "e2e/test_shell_context.py::test_what_a_session_cost*",
         "e2e/test_shell_context.py::test_a_cap*",
+        "e2e/test_shell_context.py::test_where_nothing_can_be_stored*",
         "e2e/test_shell_context.py::test_the_cost*",
         "e2e/test_shell_context.py::test_a_question_that_begins*",
     ),

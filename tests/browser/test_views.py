@@ -230,3 +230,12 @@ def test_an_unknown_cost_is_not_shown_as_nothing(page, server):
     page.goto(f"{server.url}#/metrics")
     expect(page.locator(".caps")).to_contain_text("cost unknown today; no cap for a day is set")
     expect(page.get_by_role("table", name="By day")).to_contain_text("$0.50 + unknown")
+
+
+@pytest.mark.parametrize(("cost", "shown"), [(0.0, "cost unknown"), (0.25, "$0.50 + unknown")])
+def test_the_chart_of_an_unknown_cost_shows_no_zero(page, server, cost, shown):
+    counts = dict.fromkeys(("turns", "tokens_in", "tokens_out", "tool_calls", "requests", "errors"), 1)
+    points = [{"at_ms": 10_000 * n, **counts, "cost": cost, "unknown": n, "first_token_ms_p50": None} for n in range(2)]
+    page.route("**/v1/metrics.json", lambda route: route.fulfill(json={"points": points}))
+    page.goto(f"{server.url}#/metrics")
+    expect(page.locator("figure.chart", has_text="Cost")).to_contain_text(shown)

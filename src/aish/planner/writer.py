@@ -34,7 +34,11 @@ _RULES = (
 
 
 class PlanWriter:
-    """Writes the plans of one turn. `written` is the last valid plan; None after `write` if there is none."""
+    """Writes the plans of one turn. `written` is the last valid plan; None after `write` if there is none.
+
+    A plan may use all `tools`. The model is told of those that `listed` names, because very many would fill its window;
+    None: of all.
+    """
 
     def __init__(
         self,
@@ -45,14 +49,16 @@ class PlanWriter:
         *,
         session: str,
         payer: KeyBudget | None = None,
+        listed: Collection[str] | None = None,
     ) -> None:
         self._side_calls = side_calls
         self._route = route
         self._tools = {spec.name: spec for spec in tools}
+        self._listed = {name: spec for name, spec in self._tools.items() if listed is None or name in listed}
         self._planning = planning
         self._session = session
         self._payer = payer
-        self._schema: JsonSchema | None = plan_schema(self._tools, planning.max_steps)
+        self._schema: JsonSchema | None = plan_schema(self._listed, planning.max_steps)
         self.written: Plan | None = None
 
     async def write(
@@ -119,7 +125,7 @@ class PlanWriter:
         return await self._side_calls.ask(
             self._route,
             text,
-            system=f"{_RULES}\n\nThe tools:\n{_list_tools(self._tools.values())}",
+            system=f"{_RULES}\n\nThe tools:\n{_list_tools(self._listed.values())}",
             category=Category.PLANNER,
             session=self._session,
             max_tokens=_MAX_TOKENS,

@@ -18,6 +18,7 @@ from aish.types.events import DecisionMade, TextDelta
 from aish.types.messages import text_of
 from aish.types.models import Capabilities, ModelProfile
 from aish.types.requests import ToolChoice, TurnRequest
+from aish.types.runs import Planning
 from aish.types.tools import Effect, ResultStatus, ToolSpec
 from support.engines import Bench, Tools, bodies, call, policy_gate, results
 
@@ -243,3 +244,15 @@ async def test_two_processes_show_a_small_model_the_same_tools_that_fit_a_sessio
     await other.run("list the tickets", model="sized:model", ask=yes, session=events[0].session)
     await one.run("go on", model="sized:model", ask=yes, session=events[0].session)
     assert first.requests[0].tools == second.requests[0].tools == first.requests[1].tools
+
+
+async def test_a_plan_may_use_tools_that_the_model_is_not_shown_and_is_told_of_those_that_fit() -> None:
+    plan = {
+        "direct": False,
+        "steps": [{"id": "a", "tool": "tickets__close", "args": {"id": 7}, "needs": [], "why": ""}],
+    }
+    made, provider = bench([TextDelta(json.dumps(plan))], gate=policy_gate(write="allow"))
+    events = await made.run("close ticket 7", model="sized:model", ask=yes, planner=Planning())
+    assert [result.name for result in results(events)] == ["tickets__close"]
+    told = provider.requests[0].messages[0].text
+    assert "- tickets__close {" in told and told.count("- server") < 30

@@ -28,7 +28,8 @@ async def test_a_turn_shows_in_the_points_and_the_totals():
     totals = shown["totals"]
     assert (totals["requests"], totals["turns"], totals["tool_calls"]) == (2, 1, 1)
     assert (totals["tokens_in"], totals["tokens_out"], totals["errors"]) == (30, 12, 0)
-    for field in ("requests", "turns", "tool_calls", "tokens_in", "tokens_out", "cost", "errors"):
+    assert totals["cost"] == 0 and totals["unknown"] > 0  # an unknown cost is told from none
+    for field in ("requests", "turns", "tool_calls", "tokens_in", "tokens_out", "cost", "unknown", "errors"):
         assert sum(point[field] for point in shown["points"]) == totals[field]
     assert any(point["first_token_ms_p50"] is not None for point in shown["points"])
 

@@ -3,17 +3,21 @@
 import asyncio
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from aish.errors import CheckpointError
-from aish.tools.checkpoints import database, scan
+from aish.tools.checkpoints import checkpoints as module
+from aish.tools.checkpoints import database, restore, scan
 from aish.tools.checkpoints.checkpoints import CheckpointSettings, WorkspaceCheckpoints, find_workspace
 from aish.types.checkpoints import Checkpoint, FileChanges
 
@@ -589,3 +593,87 @@ def test_turns_that_wait_for_a_checkpoint_leave_threads_for_other_work(root):
         assert len({taken.number for taken in await asyncio.gather(*takes)}) == 1
 
     run(work())
+
+
+def stored(root: Path) -> tuple[int, int]:
+    """How many checkpoints and contents there are."""
+    (file,) = (root.parent / "state").rglob("checkpoints.db")
+    with closing(sqlite3.connect(file)) as db:
+        return tuple(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("checkpoints", "objects"))
+
+
+def test_listing_what_would_change_stores_nothing(root):
+    (root / "a").write_text("1")
+    checkpoints = make(root)
+    taken = run(checkpoints.take())
+    before = stored(root)
+    for number in range(3):
+        (root / "a").write_text(f"changed {number}")
+        (root / f"new{number}").write_text("x")
+        changes = run(checkpoints.compare(taken.root, [taken.number]))[taken.number]
+        assert changes.replaced == ("a",) and len(changes.removed) == number + 1
+    assert stored(root) == before
+    assert run(checkpoints.take()).number != taken.number
+
+
+def test_a_workspace_that_outgrew_its_store_can_be_listed_no_more_and_loses_nothing(root):
+    (root / "a").write_bytes(os.urandom(1000))
+    checkpoints = make(root, max_store_bytes=300_000)
+    taken = run(checkpoints.take())
+    (root / "b").write_bytes(os.urandom(400_000))
+    with pytest.raises(CheckpointError, match="take more than"):
+        run(checkpoints.compare(taken.root, [taken.number]))
+    (root / "b").unlink()
+    assert run(checkpoints.compare(taken.root, [taken.number]))[taken.number].count == 0
+
+
+async def test_a_rewind_that_is_cancelled_brings_its_files_back_before_the_next_one_begins(root, monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+    checkpoints = make(root)
+    (root / "a").write_text("1")
+    taken = await checkpoints.take()
+    (root / "a").write_text("2")
+
+    def restore_slowly(*given):
+        begun.set()
+        may_end.wait(20)
+        return restore.restore_tree(*given)
+
+    monkeypatch.setattr(module, "restore_tree", restore_slowly)
+    restoring = asyncio.create_task(checkpoints.restore(taken))
+    await asyncio.to_thread(begun.wait, 20)
+    restoring.cancel()
+    listing = asyncio.create_task(checkpoints.compare(taken.root, [taken.number]))
+    done, _ = await asyncio.wait({restoring, listing}, timeout=0)
+    assert not done
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await restoring
+    assert (root / "a").read_text() == "1" and (await listing)[taken.number].count == 0
+
+
+async def test_a_scan_that_is_cancelled_stops(root, monkeypatch):
+    begun, may_go_on = threading.Event(), threading.Event()
+    seen: list[bytes] = []
+    for number in range(50):
+        (root / f"f{number}").mkdir()
+    scan_folder = scan.WorkspaceScan._scan_folder
+
+    def scan_when_told(self, fd, path, *given):
+        seen.append(path)
+        if path:
+            begun.set()
+            may_go_on.wait(20)
+        return scan_folder(self, fd, path, *given)
+
+    monkeypatch.setattr(scan.WorkspaceScan, "_scan_folder", scan_when_told)
+    checkpoints = make(root)
+    taking = asyncio.create_task(checkpoints.take())
+    await asyncio.to_thread(begun.wait, 20)
+    taking.cancel()
+    await asyncio.wait({taking}, timeout=0)
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    monkeypatch.undo()
+    assert len(seen) == 2 and (await checkpoints.take()).number

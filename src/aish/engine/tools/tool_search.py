@@ -181,6 +181,11 @@ class ToolLimiter:
         visible = [spec for spec in own if spec.name in (*shown, demanded) or spec.source in always]
         return tools.show_only(visible, (), None)
 
+    def find_for_plan(self, tools: ToolSelection, question: str) -> frozenset[str]:
+        """The tools of ours that a model is told of when it plans: those that it sees, and those that fit best."""
+        fitting = self._index_of(tools.own_specs).search(question, MANY_TOOLS)
+        return frozenset(spec.name for spec in (*tools.specs, *fitting))
+
     def _room(self, window: int | None) -> int:
         """In bytes."""
         return int((window or _USUAL_WINDOW) * self._max_share) * BYTES_PER_TOKEN

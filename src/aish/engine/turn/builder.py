@@ -219,12 +219,22 @@ class TurnBuilder:
         from aish.planner.writer import PlanWriter
 
         planning = request.planner or Planning()
-        specs = {spec.name: spec for spec in tools.specs if tools.find(spec.name) is not None}
+        specs = {spec.name: spec for spec in tools.own_specs}
         if not specs:
             return None
+        is_limited = len(specs) > sum(spec.name in specs for spec in tools.specs)
+        listed = self._limiter.find_for_plan(tools, question_text(request)) if is_limited else None
         route = await self._model_deps.router.resolve(planning.model) if planning.model else selected.route
         charged_to, payer = request.charged_to or session, request.payer
-        writer = PlanWriter(self._side_calls, route, list(specs.values()), planning, session=charged_to, payer=payer)
+        writer = PlanWriter(
+            self._side_calls,
+            route,
+            list(specs.values()),
+            planning,
+            session=charged_to,
+            payer=payer,
+            listed=listed,
+        )
         return Planner(writer, planning, specs, plan.journal, plan.save, ask)
 
     def _system_parts(

@@ -10,9 +10,12 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from threading import Event
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +28,11 @@ from aish.types.checkpoints import Checkpoint, FileChanges, RestoredFiles
 # What the first effect of a turn waits for at most. A large workspace is stored in several turns.
 MAX_TAKE_S = 10.0
 _KEY_BYTES = 16
+# How long a cancelled call waits for its thread.
+_STOP_WAIT_S = 2.0
+_RESTORE_WAIT_S = 60.0
+
+Result = TypeVar("Result")
 # A folder with one of these is a project.
 PROJECT_MARKS = (".git", ".hg", ".svn")
 
@@ -52,73 +60,99 @@ class WorkspaceCheckpoints:
         self._one_at_a_time = asyncio.Lock()
 
     async def take(self, before: Checkpoint | None = None) -> Checkpoint:
-        async with self._one_at_a_time:
-            return await asyncio.to_thread(self._take, before)
+        return await self._in_thread(lambda stop: self._take(before, stop))
 
     async def compare(self, root: str, numbers: Iterable[int]) -> Mapping[int, FileChanges]:
-        async with self._one_at_a_time:
-            return await asyncio.to_thread(self._compare, Path(root), tuple(numbers))
+        return await self._in_thread(lambda stop: self._compare(Path(root), tuple(numbers), stop))
 
     async def restore(self, checkpoint: Checkpoint) -> RestoredFiles:
-        async with self._one_at_a_time:
-            return await asyncio.to_thread(self._restore, checkpoint)
+        return await self._in_thread(lambda stop: self._restore(checkpoint, stop), stop_wait_s=_RESTORE_WAIT_S)
 
-    def _take(self, before: Checkpoint | None) -> Checkpoint:
+    async def _in_thread(self, work: Callable[[Event], Result], *, stop_wait_s: float = _STOP_WAIT_S) -> Result:
+        """If it is cancelled, a scan stops, and files that are being brought back are all brought back; only then the
+        next one may begin. A file system that hangs is not waited for."""
+        async with self._one_at_a_time:
+            stop = Event()
+            running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                stop.set()
+                await asyncio.wait({running}, timeout=stop_wait_s)
+                running.add_done_callback(lambda done: done.cancelled() or done.exception())
+                raise
+
+    def _take(self, before: Checkpoint | None, stop: Event) -> Checkpoint:
         root = self._check_root(Path(before.root) if before else self._find_workspace())
         with open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db:
             keeps = db.find_tree(before.number) if before else None
-            taken, _ = self._store(db, root, keeps=keeps or b"")
+            taken, _ = self._store(db, root, stop, keeps=keeps or b"")
             return taken
 
-    def _compare(self, workspace: Path, numbers: Sequence[int]) -> Mapping[int, FileChanges]:
+    def _compare(self, workspace: Path, numbers: Sequence[int], stop: Event) -> Mapping[int, FileChanges]:
+        """Stores nothing: what is only listed must not take the place of checkpoints."""
         root = self._check_root(workspace)
-        with open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db:
-            _, now = self._store(db, root)
+        with (
+            open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db,
+            self._translated(root),
+            db.discarded_transaction(kept_after=OutOfTime),
+        ):
+            now = WorkspaceScan(db, os.fsencode(root), self._scan_rules(root, stop)).run()
             trees = {number: tree for number in numbers if (tree := db.find_tree(number)) is not None}
             return {number: compare_trees(db, tree, now) for number, tree in trees.items()}
 
-    def _restore(self, checkpoint: Checkpoint) -> RestoredFiles:
+    def _restore(self, checkpoint: Checkpoint, stop: Event) -> RestoredFiles:
         root = self._check_root(Path(checkpoint.root))
         with open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db:
             then = db.find_tree(checkpoint.number)
             if then is None:
                 raise CheckpointError("this checkpoint is not stored any more", hint="only so many are; see [rewind]")
-            before, now = self._store(db, root, keeps=then)
+            before, now = self._store(db, root, stop, keeps=then)
             changes = restore_tree(db, os.fsencode(root), then, now, db.read_known())
             return RestoredFiles(changes, before)
 
-    def _store(self, db: CheckpointDatabase, root: Path, *, keeps: bytes = b"") -> tuple[Checkpoint, bytes]:
+    def _store(
+        self, db: CheckpointDatabase, root: Path, stop: Event, *, keeps: bytes = b""
+    ) -> tuple[Checkpoint, bytes]:
         """Takes a checkpoint. `keeps` as in WorkspaceScan; this tree makes no room for the checkpoint."""
         now_ms = time.time_ns() // 1_000_000
-        try:
+        with self._translated(root):
             while True:
                 try:
-                    return self._scan(db, root, keeps, now_ms)
+                    return self._scan(db, root, stop, keeps, now_ms)
                 except StoreFull:
                     with db.transaction():
                         if not db.make_room(keeps):
-                            break
+                            raise
                     db.shrink_file()
+
+    @contextmanager
+    def _translated(self, root: Path) -> Iterator[None]:
+        try:
+            yield
+        except OutOfTime:
+            problem = f"the files could not be stored within {self._settings.max_take_s:g} s"
+            raise CheckpointError(problem, hint="the next checkpoint goes on from here") from None
+        except StoreFull:
+            size_mb = self._settings.max_store_bytes >> 20
+            raise CheckpointError(f"the files take more than the {size_mb} MB of rewind.max_store_mb") from None
         except OSError as exc:
             raise CheckpointError(f"{root} cannot be read: {exc.strerror}") from exc
-        size_mb = self._settings.max_store_bytes >> 20
-        raise CheckpointError(f"the files take more than the {size_mb} MB of rewind.max_store_mb")
 
-    def _scan(self, db: CheckpointDatabase, root: Path, keeps: bytes, now_ms: int) -> tuple[Checkpoint, bytes]:
-        rules = ScanRules(self._settings.max_file_bytes, self._settings.max_take_s, self._hides_below(root))
-        with db.transaction():
-            try:
-                tree = WorkspaceScan(db, os.fsencode(root), rules, keeps=keeps).run()
-            except OutOfTime:
-                tree = None  # what was read so far stays stored
-            if tree is not None:
-                number = db.add_checkpoint(tree, now_ms)
-                if not keeps:
-                    db.prune(now_ms=now_ms, keep_days=self._settings.keep_days)
-        if tree is None:
-            problem = f"the files could not be stored within {self._settings.max_take_s:g} s"
-            raise CheckpointError(problem, hint="the next checkpoint goes on from here")
+    def _scan(
+        self, db: CheckpointDatabase, root: Path, stop: Event, keeps: bytes, now_ms: int
+    ) -> tuple[Checkpoint, bytes]:
+        """What was read stays stored if there is not enough time."""
+        with db.transaction(kept_after=OutOfTime):
+            tree = WorkspaceScan(db, os.fsencode(root), self._scan_rules(root, stop), keeps=keeps).run()
+            number = db.add_checkpoint(tree, now_ms)
+            if not keeps:
+                db.prune(now_ms=now_ms, keep_days=self._settings.keep_days)
         return Checkpoint(str(root), number), tree
+
+    def _scan_rules(self, root: Path, stop: Event) -> ScanRules:
+        settings = self._settings
+        return ScanRules(settings.max_file_bytes, settings.max_take_s, self._hides_below(root), stop.is_set)
 
     def _check_root(self, workspace: Path) -> Path:
         if sys.platform == "win32":

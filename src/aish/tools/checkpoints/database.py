@@ -12,7 +12,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -70,6 +70,10 @@ _known_decoder = msgspec.msgpack.Decoder(KnownFolder)
 
 class StoreFull(Exception):
     """The checkpoint does not fit into the size that the store may have."""
+
+
+class _Discarded(Exception):
+    """Ends a transaction whose changes are not kept."""
 
 
 class CheckpointDatabase:
@@ -197,15 +201,29 @@ class CheckpointDatabase:
     # Transactions.
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, kept_after: type[Exception] | None = None) -> Iterator[None]:
+        """Rolled back after an error, but not after one of the kind `kept_after`."""
         self._db.execute("BEGIN")
         try:
             yield
-        except BaseException:
-            self._db.rollback()
-            self._size = self._used_bytes()
+        except BaseException as exc:
+            if kept_after is not None and isinstance(exc, kept_after):
+                self._db.commit()
+            else:
+                self._roll_back()
             raise
         self._db.commit()
+
+    @contextmanager
+    def discarded_transaction(self, *, kept_after: type[Exception]) -> Iterator[None]:
+        """Rolled back at its end."""
+        with suppress(_Discarded), self.transaction(kept_after=kept_after):
+            yield
+            raise _Discarded
+
+    def _roll_back(self) -> None:
+        self._db.rollback()
+        self._size = self._used_bytes()
 
     def shrink_file(self) -> None:
         """Gives pages that became free back to the file system."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from time import monotonic, time_ns
@@ -44,11 +45,12 @@ class OutOfTime(Exception):
 
 
 class ScanRules(msgspec.Struct, frozen=True):
-    """`hides` are paths below the root that are never opened."""
+    """`hides` are paths below the root that are never opened. A scan that `is_stopped` ends like one without time."""
 
     max_file_bytes: int
     max_s: float
     hides: frozenset[bytes] = frozenset()
+    is_stopped: Callable[[], bool] = lambda: False
 
 
 class _Ignores(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ class WorkspaceScan:
             os.close(fd)
 
     def _scan_folder(self, fd: int, path: bytes, ignores: _Ignores, keeps: bytes, depth: int) -> bytes:
-        if monotonic() > self._due_s:
+        if monotonic() > self._due_s or self._rules.is_stopped():
             raise OutOfTime
         with os.scandir(fd) as found:
             listed = list(found)
@@ -172,7 +174,7 @@ class WorkspaceScan:
 
     def _store_file(self, folder: _Folder, name: str, status: os.stat_result) -> Entry:
         """Raises OSError."""
-        if monotonic() > self._due_s:
+        if monotonic() > self._due_s or self._rules.is_stopped():
             raise OutOfTime
         if stat.S_ISLNK(status.st_mode):
             content = os.fsencode(os.readlink(name, dir_fd=folder.fd))

@@ -66,6 +66,8 @@ MAX_SAMPLES = 512  # of one point: enough for a median
 
 
 class Point(msgspec.Struct):
+    """`unknown` is how many turns cost something that no price is known for; `cost` leaves them out."""
+
     at_ms: int
     requests: int = 0
     turns: int = 0
@@ -74,6 +76,7 @@ class Point(msgspec.Struct):
     tool_calls: int = 0
     errors: int = 0
     cost: float = 0.0
+    unknown: int = 0
     first_token_ms: list[float] = []
 
     def to_object(self) -> dict[str, Any]:
@@ -82,7 +85,7 @@ class Point(msgspec.Struct):
         return {**fields, "first_token_ms_p50": round(sorted(samples)[len(samples) // 2], 3) if samples else None}
 
 
-_COUNTED = ("requests", "turns", "tokens_in", "tokens_out", "tool_calls", "errors", "cost")
+_COUNTED = ("requests", "turns", "tokens_in", "tokens_out", "tool_calls", "errors", "cost", "unknown")
 
 
 class Series:

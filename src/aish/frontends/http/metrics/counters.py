@@ -117,6 +117,8 @@ class Metrics:
         point.tokens_out += usage.completion_tokens
         if usage.cost:
             point.cost += usage.cost
+        elif usage.cost is None and usage.total_tokens:
+            point.unknown += 1
         if model is not None:
             model.tokens_in.count += usage.prompt_tokens
             model.tokens_out.count += usage.completion_tokens

@@ -5,16 +5,18 @@ import { draw, make } from "./dom.js";
 const WIDTH = 280;
 const HEIGHT = 72;
 
-/** `values` are in order of time; null is a gap. `big` is the value to show in large type, `say` formats a value. */
-export function chart(title, values, big, say, per = "in 10 s") {
+/** `values` are in order of time; null is a gap. `big` is the value to show in large type, `say` formats a value, `more`
+ * follows it. `empty` is shown where there are no values. */
+export function chart(title, values, big, say, { per = "in 10 s", more = "", empty = "nothing yet" } = {}) {
   const known = values.filter((value) => value !== null && value !== undefined);
   const highest = Math.max(...known, 0);
   const most = `at most ${say(highest)} ${per}`;
-  const words = known.length ? `${say(big)}, ${most}` : "nothing yet";
+  const shown = known.length ? say(big) + more : "–";
+  const words = known.length ? `${shown}, ${most}` : empty;
   return make(
     "figure",
     { class: "chart" },
-    make("figcaption", {}, make("strong", {}, title), make("span", { class: "big" }, known.length ? say(big) : "–"), make("span", { class: "dim" }, known.length ? most : "nothing yet")),
+    make("figcaption", {}, make("strong", {}, title), make("span", { class: "big" }, shown), make("span", { class: "dim" }, known.length ? most : empty)),
     draw(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${words}` },

@@ -37,8 +37,16 @@ async function showCharts(body) {
   const points = found.points ?? [];
   return replace(body, SERIES.map(([title, field, say]) => {
     const values = points.map((point) => point[field] ?? null);
-    return chart(title, values, big(field, values), say, field.startsWith("first_token") ? "" : "in 10 s");
+    if (field === "cost" && points.some((point) => point.unknown)) return costChart(title, values);
+    return chart(title, values, big(field, values), say, { per: field.startsWith("first_token") ? "" : "in 10 s" });
   }));
+}
+
+/** Some turns have a cost that is not known: that is never shown as zero. */
+function costChart(title, values) {
+  const sum = big("cost", values);
+  if (!sum) return chart(title, [], 0, dollars, { empty: dollars(null) });
+  return chart(title, values, sum, dollars, { more: " + unknown" });
 }
 
 /** Counts are summed over the hour; for times, the latest is shown. */
