@@ -96,11 +96,7 @@ class Turn(msgspec.Struct, eq=False):
         self._queue(TurnStarted(self._model.route.name, self.request.input, self.request.traceparent, self.had_effect))
         for note in self._notes:
             self._queue(Status(note))
-        if self._compaction is not None:
-            self._queue(Status(compaction_notice(self._compaction.turns)))
-            yield self._take_queued()
-            await self._compact(self._compaction)
-        if self.request.answers or self.request.resumed is not None or self._planner is not None:
+        if self._has_work_before_first_step:
             async with aclosing(self._work_before_first_step()) as batches:
                 async for events in batches:
                     yield events
@@ -138,10 +134,19 @@ class Turn(msgspec.Struct, eq=False):
         if note:
             self._queue(Status(note))
 
+    @property
+    def _has_work_before_first_step(self) -> bool:
+        request = self.request
+        return bool(request.answers or request.resumed or self._planner or self._compaction)
+
     async def _work_before_first_step(self) -> AsyncGenerator[list[Event], None]:
-        """Runs the calls that were decided since the last turn or left by earlier attempts, then writes and follows the
-        plan."""
+        """Makes room in the window, runs the calls that were decided since the last turn or left by earlier attempts,
+        then writes and follows the plan."""
+        if self._compaction is not None:
+            self._queue(Status(compaction_notice(self._compaction.turns)))
         yield self._take_queued()
+        if self._compaction is not None:
+            await self._compact(self._compaction)
         newest = (*(self._parts.past[-1].messages if self._parts.past else ()), *self._transcript.messages())
         answers, is_resumed = self.request.answers, self.request.resumed is not None
         if calls := [call for call in open_calls(newest) if is_resumed or call.id in answers]:

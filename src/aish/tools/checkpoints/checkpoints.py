@@ -94,7 +94,7 @@ class WorkspaceCheckpoints:
         root = self._check_root(workspace)
         with (
             open_database(self._folder_of(root), max_bytes=self._settings.max_store_bytes) as db,
-            self._translated(root),
+            self._translate_faults(root),
             db.discarded_transaction(kept_after=OutOfTime),
         ):
             now = WorkspaceScan(db, os.fsencode(root), self._scan_rules(root, stop)).run()
@@ -116,7 +116,7 @@ class WorkspaceCheckpoints:
     ) -> tuple[Checkpoint, bytes]:
         """Takes a checkpoint. `keeps` as in WorkspaceScan; this tree makes no room for the checkpoint."""
         now_ms = time.time_ns() // 1_000_000
-        with self._translated(root):
+        with self._translate_faults(root):
             while True:
                 try:
                     return self._scan(db, root, stop, keeps, now_ms)
@@ -127,7 +127,7 @@ class WorkspaceCheckpoints:
                     db.shrink_file()
 
     @contextmanager
-    def _translated(self, root: Path) -> Iterator[None]:
+    def _translate_faults(self, root: Path) -> Iterator[None]:
         try:
             yield
         except OutOfTime:

@@ -193,6 +193,7 @@ class ToolProcess:
         self._max_memory_mb = max_memory_mb
         self._settings = settings or {}
         self._child: _Child | None = None
+        self._children: set[_Child] = set()  # also retired ones, until they have ended
         self._background: set[asyncio.Task[None]] = set()
 
     async def describe(self, sources: Sequence[PythonSource]) -> list[Manifest]:
@@ -247,13 +248,10 @@ class ToolProcess:
             self._run_in_background(child.end(_RETIRED_S))
 
     async def aclose(self) -> None:
-        child, self._child = self._child, None
+        self._child = None
         for task in self._background:
             task.cancel()
-        if child is not None:
-            await child.end()
-        if self._background:
-            await asyncio.wait(self._background, timeout=3 * _CLOSE_S + 2)
+        await asyncio.gather(*(child.end() for child in self._children))
 
     async def _work(
         self,
@@ -283,6 +281,7 @@ class ToolProcess:
     def _current(self) -> _Child:
         if self._child is None or self._child.has_ended:
             self._child = _Child(self._spec())
+            self._children = {child for child in self._children if not child.has_ended} | {self._child}
         return self._child
 
     def _has_ended(self) -> bool:
