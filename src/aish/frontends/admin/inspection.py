@@ -6,7 +6,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
@@ -60,6 +60,9 @@ async def _findings(runtime: Runtime, model: str) -> AsyncIterator[Finding]:
         await runtime.wait_for_mcp(runtime.config.mcp.wait_s)
         for name, server in runtime.mcp_servers.items():
             yield _check_mcp(name, server)
+        await runtime.extensions.refresh()
+        for finding in _check_extensions(runtime, engine):
+            yield finding
     for language, has_server, text in runtime.describe_languages():
         yield "✓" if has_server else "·", "language", f"{language}: {text}"
     yield "·", "sandbox", await runtime.describe_sandbox()
@@ -107,6 +110,15 @@ def _check_mcp(name: str, server: McpServerView) -> Finding:
     if server.state == "ready":
         return "✓", f"mcp {name}", f"{len(server.specs())} tools"
     return "!", f"mcp {name}", _with_hint(server.failure) if server.failure else server.state
+
+
+def _check_extensions(runtime: Runtime, engine: Engine) -> Iterator[Finding]:
+    extensions = runtime.extensions
+    tools = sum(extensions.has_tools_of(spec.source) for spec in engine.tools.specs())
+    if tools:
+        yield "✓", "extensions", "1 tool in Python" if tools == 1 else f"{tools} tools in Python"
+    for problem in extensions.problems:
+        yield "!", "extensions", problem
 
 
 async def _check_model(engine: Engine, name: str) -> Finding:
