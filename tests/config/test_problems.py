@@ -41,7 +41,8 @@ FILE = "~/.config/aish/config.toml"
         ("[gate]\ndeny = [1]", ":2: gate.deny: expected a list of texts, found a list"),
         (
             '[providers.p]\nkind = "gpt"\nurl = "http://x"',
-            ':2: providers.p.kind: expected one of "openai", "ollama", "embedded", "scripted", "extension", found "gpt"',
+            ':2: providers.p.kind: expected one of "openai", "ollama", "embedded", "scripted", "extension", '
+            'found "gpt"',
         ),
         (
             '[providers.p]\nurl = "box:80"',
