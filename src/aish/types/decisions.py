@@ -66,6 +66,7 @@ class QuestionKind(StrEnum):
     EFFECT = "effect"  # may this run?
     REPEAT = "repeat"  # the model keeps making the same call: go on?
     PLAN = "plan"  # a plan is written: shall it be followed?
+    INPUT = "input"  # a tool asks for something: the note of a yes is the answer
 
 
 class Danger(StrEnum):

@@ -155,6 +155,9 @@ def _already_answered(approval: Approval) -> HttpProblem:
 
 
 def _check(question: Question, given: Given) -> None:
+    if question.kind is QuestionKind.INPUT:
+        _check_input(question, given)
+        return
     if given.choice is Choice.LATER:
         raise bad_field("choice", "must be yes, no, step, turn, session, always or edit")
     if given.choice is Choice.ALWAYS and not question.always:
@@ -167,6 +170,15 @@ def _check(question: Question, given: Given) -> None:
         raise bad_field("confirm", f'must be "{CONFIRMATION}": {question.reason}')
     if given.choice is Choice.EDIT:
         _check_edit(question, given.arguments)
+
+
+def _check_input(question: Question, given: Given) -> None:
+    """What a tool asks for is answered in words, as one of the choices if there are any."""
+    if given.choice not in (Choice.YES, Choice.NO):
+        raise bad_field("choice", "must be yes, with the answer in note, or no")
+    choices = question.arguments.get("choices", [])
+    if given.choice is Choice.YES and choices and given.note not in choices:
+        raise bad_field("note", f"must be one of {', '.join(map(str, choices))}")
 
 
 def _check_edit(question: Question, arguments: Arguments | None) -> None:

@@ -37,7 +37,7 @@ class Card {
     const { question } = this;
     const reasons = (question.reasons ?? []).filter((reason) => reason !== question.reason);
     return [
-      make("h3", {}, make("code", {}, clean(question.tool)), " wants to run ", effectBadge(question.effect), modeBadge(question.mode)),
+      make("h3", {}, make("code", {}, clean(question.tool)), question.kind === "input" ? " asks " : " wants to run ", effectBadge(question.effect), modeBadge(question.mode)),
       line(clean(question.reason), question.danger || question.insist ? "bad" : "note"),
       question.loss ? line(clean(question.loss), "bad") : null,
       reasons.length ? make("ul", { class: "reasons" }, reasons.map((reason) => make("li", {}, clean(reason)))) : null,
@@ -53,6 +53,7 @@ class Card {
       replace(this.answers, line("The model keeps making the same call."), this.#choice("yes", "Go on", "primary"), this.#choice("no", "Stop"));
       return;
     }
+    if (question.kind === "input") return this.#offerInput();
     const others = question.others?.length ?? 0;
     if (question.insist) return this.#offerTyped();
     this.note = make("input", { type: "text", placeholder: "Why not (told to the model)", "aria-label": "Why not" });
@@ -68,6 +69,16 @@ class Card {
       button("Edit", () => this.#edit(), { "aria-keyshortcuts": "e" }),
       this.note,
     );
+  }
+
+  /** A tool asks for something: one of its choices, or any text. */
+  #offerInput() {
+    const choices = (this.question.arguments?.choices ?? []).map((choice) =>
+      button(clean(String(choice)), () => this.#give({ choice: "yes", note: String(choice) })),
+    );
+    const typed = make("input", { type: "text", placeholder: "Your answer", "aria-label": "Your answer" });
+    typed.addEventListener("keydown", (event) => event.key === "Enter" && this.#give({ choice: "yes", note: typed.value }));
+    replace(this.answers, ...(choices.length ? choices : [typed]), this.#choice("no", "No answer"));
   }
 
   /** What cannot be undone needs the word, not a click. */
