@@ -47,6 +47,16 @@ def test_a_folder_has_effect_once_enabled_and_only_as_it_was_then(world: World, 
     assert find_extensions(world.env) == []
 
 
+def test_a_second_extension_of_one_name_is_refused_until_the_first_is_removed(world: World, tmp_path: Path) -> None:
+    first, second = write_extension(tmp_path / "one"), write_extension(tmp_path / "two")
+    enable_extension(read_extension(str(first)), world.env)
+    with pytest.raises(UsageError, match="there is an extension tickets already"):
+        enable_extension(read_extension(str(second)), world.env)
+    remove_extension("tickets", world.env)
+    enable_extension(read_extension(str(second)), world.env)
+    assert find_extensions(world.env)[0].folder == second
+
+
 def test_a_folder_that_is_gone_is_told(world: World, tmp_path: Path) -> None:
     folder = write_extension(tmp_path / "ext")
     enable_extension(read_extension(str(folder)), world.env)

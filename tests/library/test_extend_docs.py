@@ -22,12 +22,14 @@ def blocks(page: str) -> list[str]:
     return _BLOCK.findall((ROOT / page).read_text())
 
 
-PROGRAMS = [block for block in blocks("docs/extend.md") if "asyncio.run" in block]
+PROGRAMS = [
+    block for page in ("docs/extend.md", "docs/providers.md") for block in blocks(page) if "asyncio.run" in block
+]
 DEFINITIONS = [block for block in blocks("docs/extend.md") if "asyncio.run" not in block]
 
 
 def test_the_page_has_programs_and_definitions():
-    assert len(PROGRAMS) == 2 and len(DEFINITIONS) == 5
+    assert len(PROGRAMS) == 3 and len(DEFINITIONS) == 5
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))

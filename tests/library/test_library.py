@@ -17,6 +17,7 @@ from aish.errors import AishError, UsageError
 from aish.testing import Scripted, call
 from aish.types.events import Status, TextDelta, ToolResult, TurnEnd, TurnFinished
 from aish.types.messages import ImagePart
+from aish.types.requests import EmbeddingResult, Inputs
 from aish.types.runs import RunState
 
 PUBLIC = {
@@ -231,6 +232,45 @@ async def test_work_towards_a_goal_is_a_run_that_is_kept():
     async with Aish(Scripted("GOAL: complete")) as opened:
         report = await opened.work("do nothing", max_steps=2, tools=["runtime__*"])
     assert report.state is RunState.FINISHED and report.run.startswith("run_")
+
+
+async def test_work_that_halts_is_decided_by_the_function():
+    asked: list[Question] = []
+
+    def approve(question: Question) -> bool:
+        asked.append(question)
+        return False
+
+    model = Scripted(call("shell__run", command="rm -rf /tmp/nothing-here"), "GOAL: complete")
+    async with Aish(model) as opened:
+        report = await opened.work("clean up", max_steps=3, approve=approve)
+    assert [question.tool for question in asked] == ["shell__run"]
+    assert report.state in (RunState.FINISHED, RunState.STOPPED)
+
+
+async def test_a_question_can_be_planned_first():
+    plan = '{"steps": [{"id": "s1", "tool": "runtime__add", "args": {"a": 1, "b": 2}}]}'
+    async with Aish(Scripted(plan, "It is 3."), tools=["runtime__*"]) as opened:
+        reply = await opened.ask("1 + 2?", plan=True)
+    assert [(used.name, used.text) for used in reply.tools] == [("runtime__add", "3")]
+
+
+class Vectors(Scripted):
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
+        return EmbeddingResult([[float(len(text))] for text in inputs])
+
+
+async def test_texts_are_embedded_by_a_provider_of_the_program():
+    async with Aish("vectors:model", providers=[Vectors(name="vectors")]) as opened:
+        assert await opened.embed(["one", "three"]) == [[3.0], [5.0]]
+        assert "vectors:model" in await opened.models()
+
+
+async def test_cases_are_evaluated():
+    async with Aish(Scripted("no call")) as opened:
+        report = await opened.evaluate(limit=1)
+    assert report.complete and report.results
+    assert {result.model for result in report.results} == {"scripted-test:model"}
 
 
 def test_one_call_needs_no_event_loop():

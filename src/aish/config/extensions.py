@@ -114,9 +114,16 @@ def read_extension(target: str) -> Extension:
 
 
 def enable_extension(extension: Extension, env: Mapping[str, str]) -> None:
-    """Enables exactly what was read. Raises ConfigError."""
+    """Enables exactly what was read. Raises ConfigError, and UsageError if another one has its name."""
     path = "" if extension.module else str(extension.folder)
     pin = _Pin(path, extension.sha256, extension.module)
+    before = _read_pins(env).get(extension.name)
+    if before is not None and (before.path, before.module) != (pin.path, pin.module):
+        where = before.path or f"the package {before.module}"
+        raise UsageError(
+            f"there is an extension {extension.name} already, from {where}",
+            hint=f"`aish extensions remove {extension.name}` first, or give one of them another name",
+        )
     _change_pins(env, {extension.name: pin})
 
 
