@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from aish.frontends.http.metrics.counters import Metrics, TurnMeter
-from aish.telemetry.tap import Telemetry
+from aish.telemetry.store_tap import Telemetry
 from aish.types.events import Body, Event, StepStarted, TextDelta, TurnStarted, encode_events
 
 CHUNKS = 200_000

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from aish.safety.commands import Level, ShellContext, classify, tables
+from aish.safety.commands import Level, ShellContext, classify, program_tables
 from support.fuzz_cell import Cell, is_available
 from support.fuzz_lines import LineMaker
 
@@ -66,7 +66,7 @@ def is_known(command: str, known: tuple[str, ...]) -> bool:
     assignment = _ASSIGNMENT.match(word)
     if assignment is not None:
         name = assignment[1]
-        return _OWN_NAME.fullmatch(name) is not None or name in tables.read_only().variables or name == "IFS"
+        return _OWN_NAME.fullmatch(name) is not None or name in program_tables.read_only().variables or name == "IFS"
     return word in _NO_PROGRAMS or word.rpartition("/")[2] in known
 
 

@@ -279,7 +279,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
     "§18 servers by URL: off unless allowed, and never to private addresses by a detour": (
         "frontends/http/test_dynamic_mcp.py::*",
         "tools/mcp/test_dynamic.py::*",
-        "safety/test_urls.py::*",
+        "safety/test_allowed_urls.py::*",
     ),
     "§18 a retried request does not run twice": ("frontends/http/test_idempotent.py::*",),
     "§18 keys, limits, approvals, sessions, reload": (

@@ -46,7 +46,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     [
         ("types/ids.py", "import aish.engine.turn.loop"),
         ("engine/turn/loop.py", "import aish.providers.openai.provider"),
-        ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.inspection"),
+        ("frontends/shell/plain_prompt.py", "import aish.frontends.admin.diagnostics"),
         ("engine/turn/turn_limits.py", "import socket"),
         ("tools/registry.py", "import subprocess"),
     ],
@@ -97,8 +97,8 @@ def test_nothing_that_must_work_on_windows_imports_posix_at_the_top():
         "    sys.modules[name] = None\n"
         "import aish.cli, aish.app, aish.process.child, aish.net.http.client, aish.storage.sqlite.store\n"
         "import aish.frontends.shell.one_shot\n"
-        "import aish.frontends.admin.inspection\n"
-        "import aish.frontends.admin.inspection\n"
+        "import aish.frontends.admin.diagnostics\n"
+        "import aish.frontends.admin.diagnostics\n"
         "import aish.frontends.admin.store\n"
         "import aish.providers.openai.provider\n"
         "import aish.providers.ollama.provider\n"
@@ -176,7 +176,7 @@ def test_processes_are_started_only_by_those_who_own_one():
         "tools/bash/model_shell.py",  # a line of a model, on a pty of its own
         "tools/bash/shell.py",  # the live shell, on a pty
         "tools/mcp/transport/stdio.py",  # servers the user named
-        "process/child_peer.py",  # reads from one, starts none
+        "process/child_jsonrpc.py",  # reads from one, starts none
         "process/pty.py",  # starts what its owner asks for
     }
     importers = {

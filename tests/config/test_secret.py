@@ -9,11 +9,11 @@ import traceback
 import msgspec
 import pytest
 
-from aish.config.checking import decode_secret
 from aish.config.reference import show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.models import ProviderConfig
 from aish.config.schema.values import Secret
+from aish.config.validation import decode_secret
 from aish.errors import ConfigError
 
 HUSH = "sk-hush-1234"

@@ -22,7 +22,7 @@ from aish.errors import (
 )
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.http_faults import error_for, error_text_of, stream_error
+from aish.providers.http_errors import error_for, error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 from aish.providers.openai import reported_models, request
 from aish.providers.openai.provider import OpenAIProvider

@@ -13,7 +13,7 @@ import pytest
 from aish.errors import ProviderRejected, ProviderUnavailable
 from aish.net.http.client import HttpClient
 from aish.providers.endpoint import Endpoint
-from aish.providers.http_faults import error_for
+from aish.providers.http_errors import error_for
 from aish.providers.openai.provider import OpenAIProvider
 from aish.providers.redacting import RedactingProvider
 from aish.providers.scripted import Item, ScriptedProvider

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from aish.safety.commands import ShellContext, tables
+from aish.safety.commands import ShellContext, program_tables
 from aish.safety.commands.proof.exposure import is_secret
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.policy.secret_names import SecretNames
 
 HERE = ShellContext(cwd="/home/u/work", home="/home/u", roots=("/home/u/work",))
@@ -24,7 +24,7 @@ def files_of(glob: str) -> set[str]:
 @pytest.mark.parametrize("table", ["paths", "home", "home_plain", "names", "names_plain", "exemplars"])
 def test_it_says_the_same_as_the_plain_test_for_each_entry(table: str) -> None:
     fast, scope = SecretNames(HERE), Scope(HERE)
-    files = {file for glob in getattr(tables.secrets(), table) for file in files_of(glob)}
+    files = {file for glob in getattr(program_tables.secrets(), table) for file in files_of(glob)}
     paths = {f"{folder.rstrip('/')}/{file}".replace("//", "/") for folder in FOLDERS for file in files}
     wrong = [path for path in sorted(paths) if fast(path) is not is_secret(path, scope)]
     assert wrong == []

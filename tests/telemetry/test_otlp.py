@@ -15,7 +15,7 @@ from aish.engine.model.ledger import Prices
 from aish.errors import ProviderUnavailable
 from aish.safety.redaction.redactor import Redactor
 from aish.storage.memory import MemoryStore
-from aish.telemetry.tap import Telemetry, tap_store
+from aish.telemetry.store_tap import Telemetry, tap_store
 from aish.types.chunks import UsageChunk
 from aish.types.events import TextDelta
 from aish.types.messages import user
@@ -32,7 +32,7 @@ STEPS = ([TextDelta("one moment"), call("t__x", '{"a": 1}'), UsageChunk(Usage(10
 def patience(monkeypatch):
     """Loading the libraries takes a second, on a busy machine many. No thread that sends outlives its test: those of
     OpenTelemetry draw from `random`, which other tests must find as they left it."""
-    monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 60.0)
+    monkeypatch.setattr("aish.telemetry.store_tap.CLOSE_S", 60.0)
     yield
     while senders := [each for each in threading.enumerate() if each.name.startswith(("aish-telemetry", "Otel"))]:
         senders[0].join(30)
@@ -173,7 +173,7 @@ async def test_configured_headers_are_sent_and_never_shown(collector):
 @pytest.mark.parametrize("status", [400, 500, None])
 async def test_a_collector_that_fails_hurts_no_turn_and_is_told_of_once(collector, status, caplog, monkeypatch):
     """None: nobody listens there."""
-    monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 1.0)
+    monkeypatch.setattr("aish.telemetry.store_tap.CLOSE_S", 1.0)
     monkeypatch.setattr("aish.telemetry.export._SEND_S", 1.5)
     if status is None:
         collector.url = "http://127.0.0.1:9"
@@ -190,7 +190,7 @@ async def test_a_collector_that_fails_hurts_no_turn_and_is_told_of_once(collecto
 
 
 async def test_a_sink_that_hangs_holds_up_no_turn_and_closing_only_so_long(monkeypatch):
-    monkeypatch.setattr("aish.telemetry.tap.CLOSE_S", 0.1)
+    monkeypatch.setattr("aish.telemetry.store_tap.CLOSE_S", 0.1)
     stuck = threading.Event()
 
     class Hanging:
@@ -258,7 +258,7 @@ def test_off_means_that_nothing_of_it_is_imported(tmp_path):
         "    async with wired.engine(serving=True):\n"
         "        await wired.store.list_sessions(limit=1)\n"
         "asyncio.run(main())\n"
-        "print(*[name for name in sys.modules if 'opentelemetry' in name or name == 'aish.telemetry.tap'])\n"
+        "print(*[name for name in sys.modules if 'opentelemetry' in name or name == 'aish.telemetry.store_tap'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == ""

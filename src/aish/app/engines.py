@@ -271,7 +271,7 @@ def add_telemetry(store: Store, config: TelemetryConfig, redact: Callable[[str],
             "telemetry.otlp_endpoint needs the extra otel",
             hint="pip install 'aish-runtime[otel]', or leave the endpoint out",
         )
-    from aish.telemetry.tap import Sink, Telemetry, tap_store
+    from aish.telemetry.store_tap import Sink, Telemetry, tap_store
 
     headers = {name: secret.reveal() for name, secret in config.headers.items()}
 

@@ -77,7 +77,7 @@ def make_gate(
 
 
 async def _count_loss(paths: Sequence[str]) -> str:
-    from aish.tools.loss_count import count_loss
+    from aish.tools.removal_counts import count_loss
 
     return await asyncio.to_thread(count_loss, paths)
 

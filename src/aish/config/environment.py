@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
-from aish.config.checking import Problem, suggestion
 from aish.config.schema.tree import KeyPath, Leaf, NamedTable, Node, Table, root
+from aish.config.validation import Problem, suggestion
 
 PREFIX = "AISH_"
 

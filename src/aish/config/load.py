@@ -13,13 +13,13 @@ from typing import Any, Literal
 import msgspec
 
 from aish.config import paths
-from aish.config.checking import Checker, Problem, decode_secret
 from aish.config.environment import Variables, aish_variables, proxy_variables, runtime_variables
 from aish.config.schema.config import Config
 from aish.config.schema.tree import KeyPath
 from aish.config.schema.values import Secret
 from aish.config.toml_file import TomlFile, Unreadable, read_toml
 from aish.config.user_decisions import is_trusted
+from aish.config.validation import Checker, Problem, decode_secret
 from aish.errors import ConfigError
 from aish.types.decisions import Verdict
 

@@ -14,7 +14,7 @@ import msgspec
 
 from aish.errors import ProviderError, ProviderProtocolError, UsageError, WireError
 from aish.net.http.client import HttpClient, Response, Timeouts
-from aish.providers.http_faults import error_text_of, refusal, translate_wire_error
+from aish.providers.http_errors import error_text_of, refusal, translate_wire_error
 from aish.providers.loose_json import NotJson, decode_json, encode_json
 
 # A listing of some thousand models, or embeddings of a batch.

@@ -18,7 +18,7 @@ import msgspec
 
 from aish.errors import ProviderError, ProviderRejected
 from aish.ports import Provider, TextRelay
-from aish.providers.http_faults import SEND_TEXT
+from aish.providers.http_errors import SEND_TEXT
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.safety.policy.secret_recipients import Recipients
 from aish.safety.redaction.redactor import Redactor

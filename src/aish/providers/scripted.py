@@ -154,7 +154,7 @@ def _read_item(item: dict[str, Any]) -> Item:
         case {"wait_s": int() | float() as seconds}:
             return float(seconds)
         case {"error": dict(error)}:
-            from aish.providers.http_faults import error_for
+            from aish.providers.http_errors import error_for
 
             return error_for("scripted", "scripted", int(error.get("status", 500)), str(error.get("message", "")))
         case {"finish": str(end)}:

@@ -12,7 +12,7 @@ from itertools import groupby
 
 import msgspec
 
-from aish.storage.semantics import (
+from aish.storage.store_rules import (
     OF_SESSIONS,
     already_there,
     clock_ms,

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from aish.frontends.http.auth.keys import create_key, revoke_key
-from aish.frontends.http.sessions.feed import MAX_LISTENERS, FeedListener, FeedPosition, encode_row
+from aish.frontends.http.sessions.event_feed import MAX_LISTENERS, FeedListener, FeedPosition, encode_row
 from aish.storage.sqlite.store import SqliteStore
 from aish.types.events import Event, TextDelta, encode_events
 from aish.types.messages import user
@@ -213,7 +213,7 @@ async def test_the_feed_ends_when_the_server_does():
 
 
 async def test_there_is_a_limit_to_those_who_listen(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.sessions.feed.MAX_LISTENERS", 1)
+    monkeypatch.setattr("aish.frontends.http.sessions.event_feed.MAX_LISTENERS", 1)
     assert MAX_LISTENERS > 1
     async with face(Bench()) as http, listening(http):
         refused = await http.ask("GET", "/v1/events")

@@ -448,7 +448,7 @@ async def test_a_trace_has_the_end_that_another_process_has_told_and_is_about_to
 
 
 async def test_a_turn_that_goes_on_elsewhere_is_waited_for_a_moment_only(monkeypatch):
-    monkeypatch.setattr("aish.frontends.http.sessions.records._LAG_S", 0.1)
+    monkeypatch.setattr("aish.frontends.http.sessions.session_traces._LAG_S", 0.1)
     store = LateStore()
     async with face(Bench(store=store, settings={"shared": True})) as http:
         assert (await http.ask("GET", "/v1/traces/turn_1")).status == 404

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from aish.safety.commands import Level, LineVerdict, bounds, tables
+from aish.safety.commands import Level, LineVerdict, bounds, program_tables
 
 Judge = Callable[..., LineVerdict]
 
@@ -66,13 +66,16 @@ def test_importing_the_classifier_loads_no_parser_and_no_table() -> None:
 
 
 def test_every_table_is_well_formed() -> None:
-    rules = tables.destructive().rules
+    rules = program_tables.destructive().rules
     found = {rule.id: rule for name in rules.names() for rule in rules.find(name)}
     assert len(found) > 150
     for rule in found.values():
         assert rule.says.format(program="x", verb="y", args="z")
-    for permit in tables.read_only().permits.values():
-        assert set(permit.uses) <= set(tables.read_only().sets)
-    for name, permit in tables.read_only().permits.items():
+    for permit in program_tables.read_only().permits.values():
+        assert set(permit.uses) <= set(program_tables.read_only().sets)
+    for name, permit in program_tables.read_only().permits.items():
         if permit.verbs:
-            assert all(set(entry.uses) <= set(tables.read_only().sets) for _, entry in tables.verbs(name).entries)
+            assert all(
+                set(entry.uses) <= set(program_tables.read_only().sets)
+                for _, entry in program_tables.verbs(name).entries
+            )

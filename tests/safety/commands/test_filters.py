@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands.danger.code import find_loss, find_mongo_loss
-from aish.safety.commands.proof.filters import awk_is_pure, sed_commands, sed_is_pure
+from aish.safety.commands.proof.sed_awk import awk_is_pure, sed_commands, sed_is_pure
 
 
 @pytest.mark.parametrize(

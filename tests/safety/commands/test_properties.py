@@ -7,7 +7,7 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aish.safety.commands import Level, ShellContext, classify, tables
+from aish.safety.commands import Level, ShellContext, classify, program_tables
 
 CONTEXT = ShellContext(cwd="/home/ann/project", home="/home/ann", roots=("/home/ann/project",), aliases={"ll": "ls -l"})
 PIECES = st.sampled_from(
@@ -24,8 +24,8 @@ LINES = st.lists(st.tuples(PIECES, st.sampled_from([" ", " ", "", ""])), max_siz
 
 
 def is_known(program: str) -> bool:
-    table = tables.read_only()
-    wrapped = any(wrapper.permitted is not None for wrapper in tables.wrappers().find(program))
+    table = program_tables.read_only()
+    wrapped = any(wrapper.permitted is not None for wrapper in program_tables.wrappers().find(program))
     return program in table.permits or program in ("xargs", "test", "[") or wrapped
 
 

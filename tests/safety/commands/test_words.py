@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aish.safety.commands import ShellContext
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, MAX_FIELDS, expand, expand_braces
 from aish.safety.commands.syntax.model import Simple
 from aish.safety.commands.syntax.parser import parse

@@ -18,7 +18,7 @@ from aish.engine.model.router import Route, Router
 from aish.engine.model.side_call import SideCalls
 from aish.engine.model.stream_assembly import is_repetitive
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.question_context import words_of
+from aish.engine.prompt.message_notes import words_of
 from aish.engine.prompt.token_counts import BYTES_PER_TOKEN, byte_length
 from aish.engine.prompt.window import cut_text
 from aish.errors import AishError

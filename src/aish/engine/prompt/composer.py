@@ -15,8 +15,8 @@ import msgspec
 
 from aish.engine.model.router import Route, Router
 from aish.engine.prompt.history_cache import PastTurn
+from aish.engine.prompt.message_notes import find_notes
 from aish.engine.prompt.normalise import fit_to_model, pair_results
-from aish.engine.prompt.question_context import find_notes
 from aish.engine.prompt.token_counts import TokenCounter, byte_length, encode_counted_tools, max_tokens_of
 from aish.engine.prompt.window import cut_largest, first_turn_of, first_turn_within
 from aish.errors import ContextOverflow

@@ -17,7 +17,7 @@ from aish.engine.prompt.compaction import count_turns
 from aish.engine.prompt.composer import SystemParts, compose_system
 from aish.engine.prompt.conversation import Conversation
 from aish.engine.prompt.history_cache import PastTurn
-from aish.engine.prompt.question_context import add_mode_note, add_notes
+from aish.engine.prompt.message_notes import add_mode_note, add_notes
 from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor

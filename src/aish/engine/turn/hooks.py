@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.engine.prompt.question_context import add_hook_notes
+from aish.engine.prompt.message_notes import add_hook_notes
 from aish.errors import UsageError
 from aish.ports import ExtensionPoints
 from aish.types.decisions import HookEvent, HookPoint, HookVerdict, Question

@@ -16,7 +16,7 @@ from aish.net.http.client import HttpClient, Response
 from aish.net.lines import LineReader
 from aish.ports import TextRelay
 from aish.providers.endpoint import LOOKUP, Backend, Endpoint
-from aish.providers.http_faults import SEND_TEXT, error_text_of, stream_error
+from aish.providers.http_errors import SEND_TEXT, error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.ollama.wire import (
     OllamaLine,

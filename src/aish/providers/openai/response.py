@@ -21,7 +21,7 @@ from aish.net.http.client import Response
 from aish.net.lines import SseReader
 from aish.ports import TextRelay
 from aish.providers.endpoint import MAX_ANSWER_BYTES, WRONG_URL
-from aish.providers.http_faults import error_text_of, stream_error
+from aish.providers.http_errors import error_text_of, stream_error
 from aish.providers.loose_json import NotJson, decode_json
 from aish.providers.openai.chunk_templates import ChunkTemplate
 from aish.types.chunks import Batch, CallFragment, Chunk, StepEnd, StepFinished, UsageChunk

@@ -12,7 +12,7 @@ from aish.safety.commands.danger.scanner import DangerScan
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import find_secret
 from aish.safety.commands.proof.prover import prove
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.agreement import Agreement, compare_readings
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.commands.syntax.possible_commands import possible_scripts

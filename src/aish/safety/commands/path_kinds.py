@@ -8,8 +8,8 @@ import re
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from aish.safety.commands import tables
-from aish.safety.commands.scope import Scope
+from aish.safety.commands import program_tables
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC
 
 
@@ -47,7 +47,7 @@ def is_inside(path: str, scope: Scope) -> bool:
 
 
 def kind_of_path(path: str, scope: Scope) -> PathKind:
-    table = tables.places()
+    table = program_tables.places()
     if path in table.sinks or path.startswith("/dev/fd/"):
         return PathKind.SINK
     if _disk_pattern().fullmatch(path):
@@ -71,9 +71,9 @@ def _home_kind(path: str, scope: Scope) -> PathKind | None:
     relative = relative_to_home(path, scope)
     if relative is None:
         return None
-    if any(fnmatchcase(relative, glob) for glob in tables.places().keys):
+    if any(fnmatchcase(relative, glob) for glob in program_tables.places().keys):
         return PathKind.KEYS
-    if any(fnmatchcase(relative, glob) for glob in tables.places().startup):
+    if any(fnmatchcase(relative, glob) for glob in program_tables.places().startup):
         return PathKind.STARTUP
     return None
 
@@ -87,7 +87,7 @@ def relative_to_home(path: str, scope: Scope) -> str | None:
 
 def is_precious(path: str, scope: Scope) -> bool:
     """The root, a home, a system directory, or a folder that contains the home or the workspace."""
-    if path in tables.places().precious or is_under(scope.home, path):
+    if path in program_tables.places().precious or is_under(scope.home, path):
         return True
     if re.fullmatch(r"(/home|/Users)/[^/]+", path):
         return True
@@ -100,12 +100,12 @@ def is_data(path: str) -> bool:
 
 @functools.cache
 def _disk_pattern() -> re.Pattern[str]:
-    return re.compile(tables.places().disk)
+    return re.compile(program_tables.places().disk)
 
 
 @functools.cache
 def _data_pattern() -> re.Pattern[str]:
-    return re.compile(tables.places().data)
+    return re.compile(program_tables.places().data)
 
 
 def recursive_target(text: str) -> str:

@@ -16,7 +16,7 @@ from aish.safety.commands import Level, LineVerdict, Reason, ShellContext, class
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.path_kinds import PathKind, absolute_path, is_inside, is_under, kind_of_path
 from aish.safety.commands.proof.exposure import Exposure, classify_read, find_folder_to_grant, is_secret
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.verdict import Read
 from aish.safety.policy.always_rules import make_command_rule
 from aish.safety.policy.command_line import CommandLine, read_command_line

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from aish.safety.commands import ShellContext
 from aish.safety.commands.bounds import MAX_BYTES, TooBig
 from aish.safety.commands.path_kinds import absolute_path, is_under
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import expand
 from aish.safety.commands.syntax.parser import parse
 from aish.safety.policy.command_line import CommandLine, words_in

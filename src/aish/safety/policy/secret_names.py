@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aish.safety.commands import ShellContext
 
 if TYPE_CHECKING:
-    from aish.safety.commands.scope import Scope
+    from aish.safety.commands.shell_state import Scope
 
 _MAX_FOLDERS = 4096
 _WILD = frozenset("*?[")
@@ -50,21 +50,21 @@ class SecretNames:
 
     @cached_property
     def _scope(self) -> Scope:
-        from aish.safety.commands.scope import Scope
+        from aish.safety.commands.shell_state import Scope
 
         return Scope(self._shell)
 
     @cached_property
     def _in_home(self) -> re.Pattern[str]:
-        from aish.safety.commands import tables
+        from aish.safety.commands import program_tables
 
-        return _match_folders(tables.secrets().home)
+        return _match_folders(program_tables.secrets().home)
 
     @cached_property
     def _anywhere(self) -> re.Pattern[str]:
-        from aish.safety.commands import tables
+        from aish.safety.commands import program_tables
 
-        return _match_folders(tables.secrets().paths)
+        return _match_folders(program_tables.secrets().paths)
 
 
 def _match_folders(globs: Iterable[str]) -> re.Pattern[str]:

@@ -104,7 +104,7 @@ def _find_secret(case: JudgedCall, named: NamedFiles) -> str:
     if not is_reading or not (known or named.globs):
         return ""
     from aish.safety.commands.proof.exposure import is_secret
-    from aish.safety.commands.scope import Scope
+    from aish.safety.commands.shell_state import Scope
 
     scope = Scope(case.shell)
     folders = [str(case.root)] if not known else []
@@ -124,7 +124,7 @@ def _find_delicate(case: JudgedCall, paths: Paths) -> str:
     if case.tool.effect is Effect.READ or not paths:
         return ""
     from aish.safety.commands.path_kinds import PathKind, kind_of_path
-    from aish.safety.commands.scope import Scope
+    from aish.safety.commands.shell_state import Scope
 
     scope = Scope(case.shell)
     known = ((path, place) for path in paths if path is not None for place in case.places_of(str(case.root / path)))

@@ -16,7 +16,7 @@ from aish.storage.postgres.sql import documents, runs, sessions, spending
 from aish.storage.postgres.sql.documents import key_of
 from aish.storage.postgres.transaction import ANY, BUDGET
 from aish.storage.postgres.writer import PostgresWriter
-from aish.storage.semantics import plain, store_closed, words_of
+from aish.storage.store_rules import plain, store_closed, words_of
 from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
 from aish.types.messages import Message

@@ -30,7 +30,7 @@ from aish.storage.postgres.transaction import (
     bytes_of,
     items_to_keep,
 )
-from aish.storage.semantics import store_closed
+from aish.storage.store_rules import store_closed
 from aish.storage.write_queue import ROW_BYTES, Append, join_appends
 
 # How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from aish.storage.semantics import DOCUMENT_COLUMNS, FACT_COLUMNS, clock_ms, document_row, fact_of, index_words
+from aish.storage.store_rules import DOCUMENT_COLUMNS, FACT_COLUMNS, clock_ms, document_row, fact_of, index_words
 from aish.types.records import Document, Fact
 
 _ALIVE = "(expires_ms = 0 OR expires_ms > ?)"

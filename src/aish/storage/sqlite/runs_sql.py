@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from aish.storage.semantics import (
+from aish.storage.store_rules import (
     RUN_COLUMNS,
     STEP_COLUMNS,
     already_there,

@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 
-from aish.storage.semantics import (
+from aish.storage.sqlite import runs_sql
+from aish.storage.sqlite.bulk_insert import BulkInsert, blob
+from aish.storage.store_rules import (
     OF_SESSIONS,
     RUNNING,
     SESSION_COLUMNS,
@@ -28,8 +30,6 @@ from aish.storage.semantics import (
     session_with_turn,
     turn_of,
 )
-from aish.storage.sqlite import runs_sql
-from aish.storage.sqlite.bulk_insert import BulkInsert, blob
 from aish.storage.write_queue import Append
 from aish.types.events import TurnEnd
 from aish.types.messages import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from aish.storage.semantics import is_over_cap, quarter_of, reservation_row, usage_row
 from aish.storage.sqlite.bulk_insert import NULL, BulkInsert
+from aish.storage.store_rules import is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, SpendingTotal, SpentRow, UsageRecord
 
 _SUMS = (

@@ -19,10 +19,10 @@ from typing import TypeVar
 import msgspec
 
 from aish.errors import AishError
-from aish.storage.semantics import plain, store_closed, words_of
 from aish.storage.sqlite import documents_sql, runs_sql, sessions_sql, spending_sql
 from aish.storage.sqlite.database import open_reader, open_writer, translate
 from aish.storage.sqlite.writer import SqliteWriter
+from aish.storage.store_rules import plain, store_closed, words_of
 from aish.storage.write_queue import Append, CommitSignal
 from aish.types.events import TurnEnd
 from aish.types.messages import Message

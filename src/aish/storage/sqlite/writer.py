@@ -17,7 +17,6 @@ from queue import SimpleQueue
 from typing import Any, Literal, TypeVar, cast
 
 from aish.errors import AishError, StoreError
-from aish.storage.semantics import store_closed
 from aish.storage.sqlite.database import breaks_the_group, is_busy, translate
 from aish.storage.sqlite.sessions_sql import insert_events
 from aish.storage.sqlite.write_group import (
@@ -31,6 +30,7 @@ from aish.storage.sqlite.write_group import (
     join_inserts,
     together,
 )
+from aish.storage.store_rules import store_closed
 from aish.storage.write_queue import ROW_BYTES, Append, join_appends
 
 # How long events wait for others. A crash may lose the last 50 ms of them, but nothing that was acknowledged.

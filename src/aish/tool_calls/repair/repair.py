@@ -54,7 +54,7 @@ def repair_arguments(text: str, spec: ToolSpec, *, is_complete: bool = True, rep
 
 def _only_reading(text: str, spec: ToolSpec) -> Arguments | None:
     """For a text with unescaped quotes: the reading that fits the schema, if there is exactly one."""
-    from aish.tool_calls.repair.quote_readings import find_readings  # few texts have such quotes
+    from aish.tool_calls.repair.unescaped_quotes import find_readings  # few texts have such quotes
 
     start = text.find("{")
     if start < 0 or _STRUCTURE.search(text[:start]):

@@ -26,7 +26,7 @@ from aish.types.tools import Arguments, Effect, ResultStatus, ToolOutput, ToolSp
 
 if TYPE_CHECKING:
     from aish.process.sandbox import Sandbox
-    from aish.tools.git_settings import GitSettings
+    from aish.tools.git_settings_guard import GitSettings
 
 # A core dump holds the memory of a program, with its secrets, and may be large.
 NO_CORE_DUMPS = "ulimit -c 0"
@@ -177,7 +177,7 @@ class ShellTools:
 
     async def _run_watched(self, command: str, timeout_s: float, context: CallContext, sandbox: Sandbox) -> ToolOutput:
         """What makes git run programs outside of the sandbox stays as it was. This also holds if it is cancelled."""
-        from aish.tools.git_settings import GitSettings  # most turns run no command
+        from aish.tools.git_settings_guard import GitSettings  # most turns run no command
 
         if self._git is None:
             self._git = GitSettings(self._workspace, sandbox.writable)

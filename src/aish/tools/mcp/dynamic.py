@@ -21,8 +21,8 @@ import msgspec
 from aish.errors import DynamicMcpFailed, DynamicMcpRefused
 from aish.net.http.client import HttpClient
 from aish.ports import CallContext, Toolset
+from aish.safety.allowed_urls import find_allowed, find_url_fault, is_public
 from aish.safety.redaction.redactor import Redactor
-from aish.safety.urls import find_allowed, find_url_fault, is_public
 from aish.tools.mcp.connect import open_session
 from aish.tools.mcp.server import McpServer, OpenSession, ServerState, ToolExposure
 from aish.tools.mcp.types import ServerSpec

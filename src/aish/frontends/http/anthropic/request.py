@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.documents import read_document, read_search_result
+from aish.frontends.http.openai.attachments import read_document, read_search_result
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body
 from aish.frontends.http.turns.request_fields import Extensions, read_knobs
 from aish.frontends.http.turns.tool_fields import ClientFunction, McpEntry, read_credentials

@@ -17,9 +17,9 @@ import msgspec
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.responses.input_items import as_items, as_listed, read_items
-from aish.frontends.http.openai.responses.plan import ResponsePlan
 from aish.frontends.http.openai.responses.request import check_metadata
 from aish.frontends.http.openai.responses.store import ITEMS, ResponseStore, StoredResponse, list_page
+from aish.frontends.http.openai.responses.turn_requests import ResponsePlan
 from aish.frontends.http.server.http_errors import HttpProblem, bad_field, decode_body
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service

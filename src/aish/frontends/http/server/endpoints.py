@@ -14,9 +14,9 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.anthropic.handler import Messages
 from aish.frontends.http.auth.authentication import Caller, require_admin
 from aish.frontends.http.auth.console_session import ConsoleSessions
-from aish.frontends.http.console.figures import ConsoleFigures
 from aish.frontends.http.console.files import ConsoleFiles
 from aish.frontends.http.console.mcp import ConsoleMcp, ConsoleTools
+from aish.frontends.http.console.statistics import ConsoleFigures
 from aish.frontends.http.metrics.counters import CONTENT_TYPE
 from aish.frontends.http.openai.chat.handler import ChatBody, ChatCompletions
 from aish.frontends.http.openai.embeddings import Embeddings
@@ -26,10 +26,10 @@ from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.routes import HttpRoute, OpenApi
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.sessions.approvals import Given
-from aish.frontends.http.sessions.feed import FeedRoutes
-from aish.frontends.http.sessions.records import Records
+from aish.frontends.http.sessions.event_feed import FeedRoutes
 from aish.frontends.http.sessions.rewinds import RewindRoutes
 from aish.frontends.http.sessions.runs import GoalBody, ResumeBody
+from aish.frontends.http.sessions.session_traces import Records
 from aish.frontends.runtime import McpServerView
 
 _REFRESH_S = 30.0

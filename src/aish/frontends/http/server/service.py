@@ -9,7 +9,7 @@ from functools import partial
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.engine_host import EngineHost
 from aish.frontends.http.sessions.approvals import Approvals
-from aish.frontends.http.sessions.feed import FeedWatcher
+from aish.frontends.http.sessions.event_feed import FeedWatcher
 from aish.frontends.http.sessions.runs import ServerRuns
 from aish.frontends.http.turns.background_turns import BackgroundTurns
 from aish.frontends.runtime import Runtime

@@ -15,7 +15,7 @@ from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.server.http_errors import HttpProblem, decode_body
 from aish.frontends.http.server.routes import HttpRoute
 from aish.frontends.http.server.service import Service
-from aish.frontends.http.sessions.records import find_visible_session
+from aish.frontends.http.sessions.session_traces import find_visible_session
 from aish.types.checkpoints import FileChanges, RewindScope, RewindTarget
 
 _MAX_NAMES = 50  # of each kind of change

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.path_kinds import absolute_path, is_precious, recursive_target
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.program_tables import QueryClient, ScriptLanguage
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.model import Span
-from aish.safety.commands.tables import QueryClient, ScriptLanguage
 
 _LITERAL = re.compile(r"""'''(.*?)'''|\"\"\"(.*?)\"\"\"|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|`([^`]*)`""", re.DOTALL)
 # Adjacent string literals, as in a list of arguments: ["rm", "-rf", "x"].

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.bounds import MAX_CALLS
 from aish.safety.commands.danger.code import check_code, check_query
 from aish.safety.commands.danger.effects import note_effects
@@ -22,11 +22,11 @@ from aish.safety.commands.danger.rules import Call, apply_rules, make_call
 from aish.safety.commands.danger.wrappers import find_inner_commands
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import absolute_path
-from aish.safety.commands.proof.filters import sed_commands
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.program_tables import QueryClient, ScriptLanguage
+from aish.safety.commands.proof.sed_awk import sed_commands
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.commands.syntax.model import Span
-from aish.safety.commands.tables import QueryClient, ScriptLanguage
 
 _SHELL_OPTIONS = grammar("-o: -O: --rcfile= --init-file= +o: +O:")
 _FETCHES = re.compile(
@@ -142,12 +142,12 @@ class CommandScan:
                 self.scan_call(
                     [Field(program, call.words[0].span, call.words[0].raw), *call.arguments], scope, fed=call.fed
                 )
-        read = CommandScan._scan_shell if call.name in tables.shells() else _READERS.get(call.name)
+        read = CommandScan._scan_shell if call.name in program_tables.shells() else _READERS.get(call.name)
         if read is not None:
             read(self, call, scope)
-        for language in tables.languages().find(call.name):
+        for language in program_tables.languages().find(call.name):
             self._scan_language(language, call, scope)
-        for client in tables.clients().find(call.name):
+        for client in program_tables.clients().find(call.name):
             self._scan_client(client, call, scope)
 
     def _scan_shell(self, call: Call, scope: Scope) -> None:
@@ -327,7 +327,7 @@ _READERS: dict[str, Callable[[CommandScan, Call, Scope], None]] = {
 def _dangerous_matches(pattern: str) -> list[str]:
     if len(pattern) > _MAX_PATTERN_CHARS or pattern.strip("*") == "":
         return []
-    known = {*HANDLERS, *tables.destructive().rules.names(), *tables.shells()}
+    known = {*HANDLERS, *program_tables.destructive().rules.names(), *program_tables.shells()}
     return sorted(name for name in known if fnmatchcase(name, pattern))[:8]
 
 

@@ -11,8 +11,8 @@ from aish.safety.commands.danger.removal import is_precious_target
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import grammar, scan
 from aish.safety.commands.path_kinds import is_precious, is_under, recursive_target
-from aish.safety.commands.proof.filters import sed_writes
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.proof.sed_awk import sed_writes
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import Field
 from aish.safety.commands.verdict import PathChange
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import PathKind, absolute_path, is_data, is_inside, kind_of_path
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.program_tables import WriterProgram
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.commands.syntax.model import Redirect, Span
-from aish.safety.commands.tables import WriterProgram
 from aish.safety.commands.verdict import PathChange
 
 _VERBS = {
@@ -110,7 +110,7 @@ def check_fed_file(words: list[Field], source: Field, scope: Scope, findings: Fi
         appends = any(word.text in ("-a", "--append") for word in words[1:])
         for target in () if appends else targets:
             findings.danger(f"empties {target.shown}", target.span, "redirect.empty", "truncation")
-    clients = tables.clients().find(name)
+    clients = program_tables.clients().find(name)
     if clients:
         check_script(source.text, source.span, findings)
     if any(client.local for client in clients):
@@ -124,7 +124,7 @@ def check_script(path: str, span: Span, findings: Findings) -> None:
 
 
 def check_written_arguments(call: Call, scope: Scope, findings: Findings) -> None:
-    for writer in tables.writers().find(call.name):
+    for writer in program_tables.writers().find(call.name):
         found = scan(call.arguments, grammar(writer.options))
         if (writer.needs and not found.has(*writer.needs.split())) or found.has(*writer.unless.split()):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aish.safety.commands.bounds import MAX_COMMANDS
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import Field
 from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.verdict import Level, PathChange, Reason, Write

@@ -16,7 +16,7 @@ from aish.safety.commands.path_kinds import (
     kind_of_path,
     recursive_target,
 )
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 
 _RM = grammar(

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.danger.findings import Findings
 from aish.safety.commands.options import Flag, Scan, scan
+from aish.safety.commands.program_tables import DestructiveRule
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
-from aish.safety.commands.tables import DestructiveRule
 from aish.safety.commands.verdict import Level, Reason
 
 # Texts in a reason are shown to users, so they are short.
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def apply_rules(call: Call, findings: Findings) -> None:
-    table = tables.destructive()
+    table = program_tables.destructive()
     candidates = table.rules.find(call.name)
     if not candidates:
         return

@@ -12,9 +12,14 @@ from aish.safety.commands.bounds import MAX_COMMANDS, MAX_REDIRECTS, MAX_TEXTS, 
 from aish.safety.commands.danger.command_scan import CommandScan
 from aish.safety.commands.danger.file_writes import check_fed_file, check_redirect, is_write
 from aish.safety.commands.danger.findings import Findings
-from aish.safety.commands.danger.outputs import PLAIN_WRAPPERS, evaluate_substitution, predict_input, predict_output
+from aish.safety.commands.danger.predicted_output import (
+    PLAIN_WRAPPERS,
+    evaluate_substitution,
+    predict_input,
+    predict_output,
+)
 from aish.safety.commands.path_kinds import absolute_path
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, SUBSTITUTED, Field, expand
 from aish.safety.commands.syntax.model import (
     Assignment,

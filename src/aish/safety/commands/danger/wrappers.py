@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.danger.code import find_applescript_commands
 from aish.safety.commands.danger.rules import Call
 from aish.safety.commands.options import Scan, grammar, scan
+from aish.safety.commands.program_tables import Wrapper
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
-from aish.safety.commands.tables import Wrapper
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
@@ -44,7 +44,7 @@ def find_inner_commands(call: Call, stdin: str | None) -> Iterator[Inner]:
         yield from _parallel(call)
     elif call.name in ("find", "gfind", "bfs"):
         yield from _find(call)
-    for wrapper in tables.wrappers().find(call.name):
+    for wrapper in program_tables.wrappers().find(call.name):
         yield from _through(wrapper, call)
 
 

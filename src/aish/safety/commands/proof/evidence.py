@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.exposure import Exposure, classify_read, name_pattern_is_secret
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
 from aish.safety.commands.syntax.model import Span
 from aish.safety.commands.verdict import Read, Reason

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase, translate
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.path_kinds import absolute_path, is_inside, is_precious, is_under, relative_to_home
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.verdict import Read
 from aish.types.globs import widen_brackets
 
@@ -105,7 +105,7 @@ class _Patterns:
 
 @functools.cache
 def _patterns(table: str) -> _Patterns:
-    return _Patterns(getattr(tables.secrets(), table))
+    return _Patterns(getattr(program_tables.secrets(), table))
 
 
 def _is_installed(path: str) -> bool:
@@ -141,7 +141,7 @@ def _find_near(table: str, glob: str) -> Iterator[str]:
 @functools.cache
 def _by_head(table: str) -> dict[str, list[str]]:
     heads: dict[str, list[str]] = {}
-    for glob in getattr(tables.secrets(), table):
+    for glob in getattr(program_tables.secrets(), table):
         heads.setdefault(_head(glob), []).append(glob)
     return heads
 
@@ -168,7 +168,7 @@ def name_pattern_is_secret(name: str) -> bool:
     letters = re.sub(r"[^A-Za-z0-9]", "", _COMMON_ENDING.sub("", name))
     if len(letters) < _MIN_LETTERS and not name.startswith("."):
         return False
-    exemplars = tables.secrets().exemplars
+    exemplars = program_tables.secrets().exemplars
     if any(fnmatchcase(known, name) for known in exemplars if name.startswith((".", "*.")) or known[0] != "."):
         return not _matches("names_plain", name)
     return False
@@ -178,21 +178,21 @@ def _contains_secrets(path: str, scope: Scope) -> bool:
     """Whether a folder that is read recursively is a usual place of keys."""
     relative = relative_to_home(path.rstrip("/") + "/", scope)
     if relative is None:
-        return any(is_under(secret.rstrip("*/"), path) for secret in tables.secrets().paths) or is_under(
+        return any(is_under(secret.rstrip("*/"), path) for secret in program_tables.secrets().paths) or is_under(
             scope.home, path
         )
     prefix = relative.strip("/")
-    return any(prefix == "" or secret.startswith(prefix + "/") for secret in tables.secrets().home)
+    return any(prefix == "" or secret.startswith(prefix + "/") for secret in program_tables.secrets().home)
 
 
 def _is_readable(path: str, scope: Scope) -> bool:
     if is_inside(path, scope) or any(is_under(path, folder) for folder in scope.readable):
         return True
-    return any(is_under(path, place) for place in tables.secrets().harmless)
+    return any(is_under(path, place) for place in program_tables.secrets().harmless)
 
 
 def _is_listable(path: str) -> bool:
-    return path in tables.secrets().listed
+    return path in program_tables.secrets().listed
 
 
 def _resolve_process_links(path: str, scope: Scope) -> str:

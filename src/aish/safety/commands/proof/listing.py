@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.exposure import is_plain_name
-from aish.safety.commands.scope import NO_LISTING, Listing, Scope
+from aish.safety.commands.shell_state import NO_LISTING, Listing, Scope
 from aish.safety.commands.syntax.expansion import Field, expand
 from aish.safety.commands.syntax.model import Block, BlockKind, Node
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from aish.safety.commands.options import Flag, Grammar, Scan, grammar, scan
+from aish.safety.commands.program_tables import Permit
 from aish.safety.commands.proof.evidence import CONTENTS, FOLDER, NAMES_ONLY, Proof
 from aish.safety.commands.proof.exposure import name_pattern_is_secret
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field
-from aish.safety.commands.tables import Permit
 from aish.safety.commands.verdict import Read
 
 _WILDCARD = re.compile(r"[*?\[]")

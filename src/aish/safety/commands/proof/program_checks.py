@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.options import grammar, scan
-from aish.safety.commands.proof.filters import awk_is_pure, sed_is_pure
+from aish.safety.commands.proof.sed_awk import awk_is_pure, sed_is_pure
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field
 from aish.safety.redaction.secret_formats import looks_secret
 
@@ -22,7 +22,7 @@ class ProgramDoubt(msgspec.Struct, frozen=True):
 
 
 def _check_sed(name: str, arguments: Sequence[Field]) -> ProgramDoubt | None:
-    found = scan(arguments, grammar(tables.read_only().flags(tables.read_only().permits["sed"])))
+    found = scan(arguments, grammar(program_tables.read_only().flags(program_tables.read_only().permits["sed"])))
     scripts = found.values("-e", "--expression") or [field.text for field in found.positionals[:1]]
     if scripts and all(DYNAMIC not in script and sed_is_pure(script) for script in scripts):
         return None

@@ -10,16 +10,16 @@ from itertools import zip_longest
 
 from msgspec.structs import replace
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.options import Scan, grammar, scan
 from aish.safety.commands.path_kinds import absolute_path
+from aish.safety.commands.program_tables import Permit, Wrapper
 from aish.safety.commands.proof.evidence import NAMES_ONLY, Proof
 from aish.safety.commands.proof.listing import EXACT, NAME_TESTS, PATH_TESTS
 from aish.safety.commands.proof.operands import check_operands, fed_field
 from aish.safety.commands.proof.program_checks import CHECKS
-from aish.safety.commands.scope import Listing, Scope
+from aish.safety.commands.shell_state import Listing, Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, Field
-from aish.safety.commands.tables import Permit, Wrapper
 
 # Programs are trusted by bare name or in the system's folders, not in any folder that a line names.
 _TRUSTED = re.compile(r"(?:/usr)?(?:/local)?/s?bin/")
@@ -70,7 +70,7 @@ def _check(fields: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> N
         if doubt := find_test_doubt(arguments[:-1] if name == "[" else arguments):
             raise _Unproved(doubt)
         return
-    permit = tables.read_only().permits.get(name)
+    permit = program_tables.read_only().permits.get(name)
     if permit is None:
         raise _Unproved(f"{name} may do more than read")
     if permit.verbs:
@@ -120,7 +120,7 @@ def _find_wrapped(name: str, arguments: Sequence[Field], scope: Scope) -> Sequen
         listing = scope.fed.separator if scope.fed.separator == "lines" or ended else ""
         fed = fed_field(arguments[-1], listing)
         return [*_replace_mark(found, fed.text), fed]
-    for wrapper in tables.wrappers().find(name):
+    for wrapper in program_tables.wrappers().find(name):
         inner = _find_inner(wrapper, arguments)
         if inner is not None:
             return inner
@@ -163,7 +163,7 @@ def _check_wrapped(name: str, inner: Sequence[Field], scope: Scope, proof: Proof
 
 
 def _check_verb(name: str, program: Permit, arguments: Sequence[Field], scope: Scope, proof: Proof) -> None:
-    verbs = tables.verbs(name)
+    verbs = program_tables.verbs(name)
     found = scan(arguments, grammar(verbs.options, single=verbs.single), stop=True)
     if found.strange:
         # Some programs take `--version` in place of a subcommand.
@@ -199,7 +199,7 @@ def _scope_of_git(found: Scan, scope: Scope, proof: Proof) -> Scope:
 
 @functools.lru_cache(maxsize=1024)
 def _find_verb(name: str, words: str) -> Permit | None:
-    return next((permit for pattern, permit in tables.verbs(name).entries if pattern.fullmatch(words)), None)
+    return next((permit for pattern, permit in program_tables.verbs(name).entries if pattern.fullmatch(words)), None)
 
 
 def _check_permit(
@@ -210,7 +210,7 @@ def _check_permit(
         return
     if program == "git" and (signing := next((field for field in arguments if _SIGNATURE.search(field.text)), None)):
         raise _Unproved(f"{signing.shown} may run a program that checks signatures")
-    flags = tables.read_only().flags(permit)
+    flags = program_tables.read_only().flags(permit)
     if not permit.any:
         _check_listed(name, permit, arguments, flags)
     if (check := CHECKS.get(permit.check)) is not None and (doubt := check(name, arguments)):
@@ -278,7 +278,7 @@ def _find_uncertain_option(found: Scan, arguments: Sequence[Field]) -> Field | N
 
 def _check_find(arguments: Sequence[Field], scope: Scope, proof: Proof, depth: int) -> None:
     """Checks find. Its starting points are read: names only, unless it runs a command on what it finds."""
-    table = tables.read_only()
+    table = program_tables.read_only()
     starts: list[Field] = []
     names: list[str] = []
     paths: list[str] = []

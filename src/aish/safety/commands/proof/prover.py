@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.bounds import TooBig
 from aish.safety.commands.path_kinds import absolute_path
 from aish.safety.commands.proof.evidence import Proof
 from aish.safety.commands.proof.exposure import is_plain_name
 from aish.safety.commands.proof.listing import find_listing, lists_names
 from aish.safety.commands.proof.programs import check_command, find_test_doubt
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.agreement import is_certain, is_whole
 from aish.safety.commands.syntax.expansion import DYNAMIC, INSIDE, NAMES, Field, expand
 from aish.safety.commands.syntax.model import (
@@ -63,7 +63,7 @@ def prove(parsed: ParsedScript, context: ShellContext) -> Proof:
     """Returns the doubts about the line, and what it reads. Without doubts it is proved."""
     script = parsed.script
     prover = _Prover(context, _find_assigned(script), parsed.operators)
-    if not tables.read_only().keywords.isdisjoint(context.aliases):
+    if not program_tables.read_only().keywords.isdisjoint(context.aliases):
         prover.doubt("a word of the shell itself is an alias here", script.span, "alias")
     prover.node(script)
     return prover.proof
@@ -332,7 +332,7 @@ def _is_own_name(name: str) -> bool:
 
 def _is_for_output(assignment: Assignment) -> bool:
     """Whether it changes only how output looks. As a path, `LANGUAGE` and `TZ` make a program read any file."""
-    if assignment.name not in tables.read_only().variables or len(assignment.value) != 1:
+    if assignment.name not in program_tables.read_only().variables or len(assignment.value) != 1:
         return False
     value = assignment.value[0].literal
     pattern = _LOCALE if assignment.name == "LANG" or assignment.name.startswith("LC_") else _PLAIN_VALUE

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.model import Block, Parameter, Part, Span, Substitution, Text, Word
 
 DYNAMIC = "\0"

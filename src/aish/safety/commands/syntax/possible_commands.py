@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from aish.safety.commands import tables
+from aish.safety.commands import program_tables
 from aish.safety.commands.syntax.quoting import decode_ansi
 
 # The number of characters of them that are parsed at once, and the number of lines that are parsed as they are.
@@ -133,8 +133,8 @@ def _prefix(words: list[str]) -> int:
 def _runs_others(words: list[str]) -> bool:
     """`sudo rm`, `git submodule foreach rm`: any of the words may be a program."""
     program = words[0].rpartition("/")[2]
-    verbs = [wrapper.verb.split() for wrapper in tables.wrappers().find(program)]
-    return program in tables.shells() or any(set(verb) <= set(words) for verb in verbs)
+    verbs = [wrapper.verb.split() for wrapper in program_tables.wrappers().find(program)]
+    return program in program_tables.shells() or any(set(verb) <= set(words) for verb in verbs)
 
 
 def _known_words(words: list[str]) -> tuple[str | None, ...]:

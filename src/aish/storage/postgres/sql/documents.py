@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from aish.storage.postgres.database import SqlConnection
-from aish.storage.semantics import (
+from aish.storage.store_rules import (
     DOCUMENT_COLUMNS,
     FACT_COLUMNS,
     clock_ms,

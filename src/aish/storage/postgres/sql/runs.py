@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aish.storage.postgres.database import SqlConnection
-from aish.storage.semantics import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of, step_row
+from aish.storage.store_rules import RUN_COLUMNS, STEP_COLUMNS, already_there, lease_is_over, run_of, step_of, step_row
 from aish.types.runs import RunRecord, RunState, StepRecord
 
 # The time of the statement, since its transaction may have waited for locks.

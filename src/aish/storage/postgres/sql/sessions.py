@@ -16,7 +16,7 @@ import msgspec
 
 from aish.storage.postgres.database import SqlConnection
 from aish.storage.postgres.sql import runs
-from aish.storage.semantics import (
+from aish.storage.store_rules import (
     OF_SESSIONS,
     RUNNING,
     SESSION_COLUMNS,

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from aish.storage.postgres.database import SqlConnection
-from aish.storage.semantics import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
+from aish.storage.store_rules import QUARTER_MS, is_over_cap, quarter_of, reservation_row, usage_row
 from aish.types.usage import Category, Reservation, SpendingTotal, SpentRow, UsageRecord
 
 _SUMS = """

@@ -19,7 +19,7 @@ from aish.errors import AishError, ConnectionLost, WireTimeout
 from aish.net.framing import ContentLengthFraming, Oversize
 from aish.net.jsonrpc import Peer, RpcError
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.child_peer import ChildPeerReader
+from aish.process.child_jsonrpc import ChildPeerReader
 from aish.tools.code.languages import LanguageServerSpec
 from aish.tools.code.lsp.results import ENCODINGS, Encoding, decode_as
 from aish.tools.code.lsp.server_messages import ServerMessages

@@ -26,7 +26,7 @@ from aish.net.jsonrpc_message import (
     encode_result,
     encode_rpc_request,
 )
-from aish.safety.urls import find_allowed, find_url_fault
+from aish.safety.allowed_urls import find_allowed, find_url_fault
 from aish.tools.mcp.errors import HttpFailure, SessionGone
 from aish.tools.mcp.transport.headers import standard_headers
 from aish.tools.mcp.transport.incoming_messages import SUBSCRIBE, IncomingMessages

@@ -17,7 +17,7 @@ from aish.errors import AishError, ProcessError, WireTimeout
 from aish.net.framing import NewlineFraming
 from aish.net.jsonrpc import Peer
 from aish.process.child import ChildProcess, ProcessSpec
-from aish.process.child_peer import EXIT_WAIT_S, ChildPeerReader
+from aish.process.child_jsonrpc import EXIT_WAIT_S, ChildPeerReader
 from aish.tools.mcp.text import Sanitiser
 from aish.tools.mcp.transport.incoming_messages import SUBSCRIBE, IncomingMessages
 from aish.tools.mcp.types import ServerSpec

@@ -10,8 +10,8 @@ import msgspec
 
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
+from aish.frontends.http.openai.attachments import read_file_part, read_image
 from aish.frontends.http.openai.chat.encoder import ChatReplyBuilder, ChatStreamEncoder
-from aish.frontends.http.openai.documents import read_file_part, read_image
 from aish.frontends.http.server.http_errors import bad_field, decode_body
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.delivery import collect_turn, stream_turn

@@ -17,10 +17,10 @@ from aish.errors import AishError
 from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.responses.encoder import ResponseEncoder
-from aish.frontends.http.openai.responses.plan import ResponsePlan
 from aish.frontends.http.openai.responses.replay import StreamReplay, slice_events
 from aish.frontends.http.openai.responses.run import Link, ResponseRun
 from aish.frontends.http.openai.responses.store import RUNNING, ResponseStore
+from aish.frontends.http.openai.responses.turn_requests import ResponsePlan
 from aish.frontends.http.server.http_errors import HttpProblem, ShutDown, bad_field
 from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.service import Service

@@ -13,10 +13,10 @@ from aish.frontends.asgi import Exchange
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.openai.conversations import ConversationRoutes
 from aish.frontends.http.openai.responses.background import BackgroundResponses
-from aish.frontends.http.openai.responses.plan import ResponsePlan, make_plan
 from aish.frontends.http.openai.responses.request import ResponseBody, decode_response_body
 from aish.frontends.http.openai.responses.run import ResponseRun
 from aish.frontends.http.openai.responses.store import ResponseStore, list_page
+from aish.frontends.http.openai.responses.turn_requests import ResponsePlan, make_plan
 from aish.frontends.http.server.http_errors import bad_field, read_number
 from aish.frontends.http.server.reply_stream import ReplyStream, run_while_connected
 from aish.frontends.http.server.routes import HttpRoute

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aish.frontends.http.openai.documents import read_file_part, read_image
+from aish.frontends.http.openai.attachments import read_file_part, read_image
 from aish.frontends.http.openai.responses.request import flat_name
 from aish.frontends.http.server.http_errors import bad_field
 from aish.types.messages import (

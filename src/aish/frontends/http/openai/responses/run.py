@@ -13,9 +13,9 @@ from aish.errors import AishError, drop_traceback
 from aish.frontends.http.auth.authentication import Caller
 from aish.frontends.http.metrics.counters import TurnMeter
 from aish.frontends.http.openai.responses.encoder import ResponseEncoder
-from aish.frontends.http.openai.responses.plan import ResponsePlan, response_consent
 from aish.frontends.http.openai.responses.replay import without_turn_end
 from aish.frontends.http.openai.responses.store import ResponseStore, StoredResponse
+from aish.frontends.http.openai.responses.turn_requests import ResponsePlan, response_consent
 from aish.frontends.http.server.http_errors import HttpProblem, problem_of
 from aish.frontends.http.server.reply_stream import ReplyStream
 from aish.frontends.http.server.service import Service

@@ -10,7 +10,7 @@ import binascii
 import re
 
 from aish.safety.commands.path_kinds import absolute_path
-from aish.safety.commands.scope import Scope
+from aish.safety.commands.shell_state import Scope
 from aish.safety.commands.syntax.expansion import DYNAMIC, Field, expand
 from aish.safety.commands.syntax.model import Block, BlockKind, Node, Redirect, Simple
 from aish.safety.commands.syntax.quoting import decode_ansi

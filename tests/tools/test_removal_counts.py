@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aish.tools.loss_count import count_loss, read_index
+from aish.tools.removal_counts import count_loss, read_index
 
 
 def git(folder: Path, *words: str) -> None:

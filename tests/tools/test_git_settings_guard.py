@@ -12,7 +12,7 @@ import pytest
 
 from aish.errors import ToolError
 from aish.process.sandbox import Sandbox, make_sandbox
-from aish.tools import git_settings
+from aish.tools import git_settings_guard
 from aish.tools.builtin.shell import ShellTools
 from aish.tools.git_config import is_harmless_change
 
@@ -201,7 +201,7 @@ async def test_nothing_of_another_repository_is_taken_for_a_change(work):
 
 
 async def test_what_is_too_large_to_put_back_runs_nothing_unasked(work, fence, monkeypatch):
-    monkeypatch.setattr(git_settings, "_MAX_BYTES", 100)
+    monkeypatch.setattr(git_settings_guard, "_MAX_BYTES", 100)
     with pytest.raises(ToolError, match="too large"):
         await run(work, fence, "touch ran")
     assert not (work / "ran").exists()
@@ -211,7 +211,7 @@ async def test_more_hooks_than_can_be_looked_through_are_moved_away(work, tmp_pa
     fence = make_sandbox("landlock", work, network=False)
     if not await fence.probe():
         pytest.skip("this machine has no Landlock")
-    monkeypatch.setattr(git_settings, "_MAX_PATHS", 60)
+    monkeypatch.setattr(git_settings_guard, "_MAX_PATHS", 60)
     effect, plant = tmp_path / "effect", PLANTS["hook"]
     many = "for n in $(seq 200); do touch .git/hooks/a$n; done"
     text = await run(work, fence, f"{many}; {plant.format(effect=effect)}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.safety.urls import find_allowed, find_url_fault, is_public
+from aish.safety.allowed_urls import find_allowed, find_url_fault, is_public
 
 LIST = ("https://mcp.example.com/*", "http://127.0.0.1:*", "https://*.good.org/mcp")
 
