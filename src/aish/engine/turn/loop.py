@@ -108,11 +108,7 @@ class Turn(msgspec.Struct, eq=False):
                 async for events in batches:
                     self._transcript.apply_all(events)
                     yield events
-            if self._model.end is None and (calls := step.finish()):
-                self._transcript.apply_all(calls)
-                self._queued += calls
-            # Not `_queue`: the transcript takes no part in usage and notes of spending.
-            self._queued += self._model.book_step(step)
+            self._book_step(step)
             if self._model.may_warn:
                 self._queued += await self._model.warn_about_spending()
             if self._update_end() is not None:
@@ -127,6 +123,14 @@ class Turn(msgspec.Struct, eq=False):
                     yield events
             self._step_was_dispatched = True
         yield self._finish()
+
+    def _book_step(self, step: StepAssembler) -> None:
+        """Queues the calls of a complete answer, and what it has cost."""
+        if self._model.end is None and (calls := step.finish()):
+            self._transcript.apply_all(calls)
+            self._queued += calls
+        # Not `_queue`: the transcript takes no part in usage and notes of spending.
+        self._queued += self._model.book_step(step)
 
     async def _compact(self, compaction: Compaction) -> None:
         """Its time counts, and a turn that is stopped meanwhile keeps its earlier turns."""
