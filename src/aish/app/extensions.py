@@ -61,10 +61,11 @@ class PythonExtensions:
         now_s = time.monotonic()
         if not self._config.enabled or now_s < self._fresh_until_s:
             return ()
-        if self._is_made or self._find_sources():
+        files = self.tool_files()
+        if self._is_made or self._sources_among(files):
             await self.tools.refresh()
         self._fresh_until_s = now_s + self._fresh_s
-        new = [problem for problem in self.problems if problem not in self._reported]
+        new = [problem for problem in self._problems_among(files) if problem not in self._reported]
         self._reported.update(new)
         return new
 
@@ -125,7 +126,10 @@ class PythonExtensions:
     @property
     def problems(self) -> Sequence[str]:
         """What is wrong with files and extensions, in words."""
-        files = [f"{each.file.path} {each.file.problem}" for each in self.tool_files() if each.file.problem]
+        return self._problems_among(self.tool_files())
+
+    def _problems_among(self, found: Sequence[ToolFile]) -> Sequence[str]:
+        files = [f"{each.file.path} {each.file.problem}" for each in found if each.file.problem]
         folders = [f"the extension {each.name} {each.problem}" for each in self.enabled if each.problem]
         damage = [self._damage] if self._damage else []
         return [*files, *folders, *damage, *(self.tools.problems if self._is_made else ())]
@@ -154,10 +158,11 @@ class PythonExtensions:
         )
 
     def _find_sources(self) -> Sequence[PythonSource]:
-        if not self._config.enabled:
-            return ()
+        return self._sources_among(self.tool_files()) if self._config.enabled else ()
+
+    def _sources_among(self, files: Sequence[ToolFile]) -> Sequence[PythonSource]:
         return [
-            *(each.source for each in self.tool_files() if each.is_usable),
+            *(each.source for each in files if each.is_usable),
             *(source for each in self.enabled if each.is_usable for source in each.sources),
         ]
 
