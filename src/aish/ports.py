@@ -370,8 +370,8 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
         """Records a finished turn of no session with its events `1..last_seq`. Written soon; never blocks."""
 
     async def stored_bytes(self, owner: str) -> int:
-        """How much the key `owner` has stored: documents of its own, and turns and events of sessions whose ids begin
-        with `owner/`. Without indexes."""
+        """How many bytes the key `owner` has stored: its documents, and the turns and events of sessions whose ids
+        begin with `owner/`. Indexes are not counted."""
 
     def append_events(self, turn: str, first_seq: int, last_seq: int, lines: bytes) -> None:
         """Appends events `first_seq..last_seq`, as newline-terminated JSON. Never blocks."""

@@ -65,7 +65,7 @@ def is_hidden(config: IdeConfig, mcp: McpOfNow, alias: str, name: str) -> bool:
 
 
 def _ide_server(config: IdeConfig, servers: Mapping[str, McpServer]) -> McpServer | None:
-    """By its name, or the first that is local and offers such tools: a far one is not told of code unasked."""
+    """Finds it by its name; without one, the first local server with such tools. A remote one gets no code unasked."""
     from aish.tools.code.ide_tool_names import has_ide_tools
 
     for name, server in servers.items():

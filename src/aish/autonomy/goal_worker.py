@@ -413,7 +413,7 @@ class GoalWorker:
             self._revoke_completion()
 
     def _revoke_completion(self) -> None:
-        """Something of the step was not done, so the goal is not reached, although the model says so."""
+        """A part of the step was not done. So the goal is not reached, even if the model says that it is."""
         if self._state.complete:
             self._change(complete=False)
             self._tell_model(NOT_ALL_DONE)

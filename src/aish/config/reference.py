@@ -1,4 +1,4 @@
-"""Prints settings: the reference page of the schema, the starter file, and the effective values with who set them.
+"""Prints settings: the reference page of the schema, the starter file, and the effective values with their sources.
 
 `python -m aish.config.reference > docs/config.md` writes the page.
 """

@@ -74,6 +74,6 @@ def restored_interrupt_handler() -> Iterator[None]:
 
 
 def is_stopped_alone(work: asyncio.Future[Any]) -> bool:
-    """Whether only this work was cancelled, and not the task that waits for it, which happens when aish ends."""
+    """Whether only this work was cancelled. When aish ends, the task that waits for it is cancelled, too."""
     task = asyncio.current_task()
     return work.cancelled() and not (task and task.cancelling())

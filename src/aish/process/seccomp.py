@@ -34,8 +34,9 @@ _IO_URING_SETUP, _OPENAT2, _FCHMODAT2 = 425, 437, 452  # on all machines; the fi
 
 
 class _Machine(msgspec.Struct, frozen=True):
-    """The numbers of a kind of processor: its own for filters, that of `socket`, and of the calls for keys that the
-    kernel stores. `modes`: calls and the argument that holds a mode. `opens`: also the one that holds flags."""
+    """The system call numbers of one processor architecture. `number` is that of the architecture in filters, `keys`
+    are the calls for keys that the kernel stores. `modes` are calls, each with the argument that holds a file mode.
+    `opens` also name the argument that holds flags."""
 
     number: int
     socket: int

@@ -168,9 +168,9 @@ class ToolLimiter:
     async def limit_to_question(
         self, tools: ToolSelection, question: str, session: str, *, with_own: bool, demanded: str = ""
     ) -> ToolSelection:
-        """The selection with the tools that fit the question best, for small models, and with `demanded`. Those of the
-        session's last question stay as long as they hold the best ones, so that the prompt seldom moves. `with_own`:
-        the few of aish itself that are of use for any question are shown, too."""
+        """For small models: shows the tools that fit the question best, and `demanded`. The tools of the session's last
+        question stay as long as the best ones are among them, so that the prompt seldom changes. `with_own` also shows
+        the few tools of aish that are useful for any question."""
         own = tools.own_specs
         found = [spec.name for spec in self._index_of(own).search(question, _MAX_FOR_SMALL_MODELS)]
         last = await self._shown_tools.find(session, _BY_QUESTION)

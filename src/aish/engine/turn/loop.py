@@ -49,7 +49,7 @@ class TurnParts(msgspec.Struct, frozen=True):
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Folds so many earlier turns into notes. Returns the parts to go on with, and what the user is told."""
+    """Folds `turns` earlier turns into notes. `run` returns the new parts of the turn and a notice for the user."""
 
     turns: int
     run: Callable[[], Awaitable[tuple[TurnParts, str]]]

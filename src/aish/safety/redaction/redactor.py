@@ -193,7 +193,7 @@ def _encode(value: str) -> list[str]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Returns the characters of JSON's escapes; a quote, a backslash or a control character as the usual escape."""
+    """Decodes escapes of JSON. A quote, a backslash or a control character becomes its usual escape."""
     import json
 
     text: str = json.loads('"' + _BACKSLASHES.sub(r"\\", match[0]) + '"')

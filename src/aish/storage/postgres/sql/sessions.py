@@ -1,4 +1,4 @@
-"""The SQL for sessions, turns and events, and for the feed: all events, none below one that was read before.
+"""The SQL for sessions, turns and events, and for the feed, which never adds an event below one that was read.
 
 An operation that changes a session holds its lock key (see `transaction`), so each is one statement where possible.
 

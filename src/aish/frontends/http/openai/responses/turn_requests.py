@@ -1,7 +1,7 @@
 """Turns a request for a response into the turns it takes: previous messages, approved calls, new input and tools.
 
-A client that names one of our servers is itself body for consent, where the gate or the client wants it: the question
-ends the turn, and the answer begins another. For all other tools the consent is as in every API.
+A client that names one of our servers is itself asked for consent where the gate or the client wants that: the question
+ends the turn, and the answer begins another. For all other tools consent works as in every API.
 """
 
 from __future__ import annotations
