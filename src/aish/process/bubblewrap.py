@@ -119,7 +119,7 @@ class Bubblewrap:
 
     @property
     def confinement(self) -> ModeFilter | None:
-        """What the child sets up itself before it becomes bubblewrap. A bubblewrap that is setuid does not start then."""
+        """What the child sets up before it becomes bubblewrap. A bubblewrap that is setuid does not start then."""
         return self._filter
 
     @property

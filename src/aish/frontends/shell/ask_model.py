@@ -152,7 +152,7 @@ def find_delegations(reply: str) -> list[tuple[str, str]]:
 
 
 async def ask_other_model(shell: Shell, name: str, text: str) -> bool:
-    """Asks without history, tools or memory. Returns whether there was an answer, which is sent with the next question."""
+    """Asks without history, tools or memory. Returns whether there was an answer. The next question includes it."""
     route = await shell.engine.router.resolve(name)
     request = msgspec.structs.replace(
         shell.request,

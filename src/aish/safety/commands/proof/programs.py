@@ -136,8 +136,8 @@ def _replace_mark(found: Scan, fed: str) -> list[Field]:
 
 
 def _fill_mark(word: Field, mark: str, value: str) -> Field:
-    """Replaces the mark with a name that was found. Within a longer word its value counts as unknown: `.` may be found, and `{}env`
-    is then a secret."""
+    """Replaces the mark with a name that was found. Within a longer word its value counts as unknown: `.` may be found,
+    and `{}env` is then a secret."""
     return Field(value if word.text == mark else word.text.replace(mark, DYNAMIC), word.span, word.raw)
 
 
