@@ -157,7 +157,7 @@ class McpConnections:
         """The variable that tells a server how deep it is nested. Raises UsageError at the limit."""
         if self._depth >= _MAX_DEPTH:
             raise UsageError(
-                f"aish runs as an MCP server of another aish, {self._depth} levels deep, and starts no further MCP servers",
+                f"aish runs as an MCP server of another aish, {self._depth} levels deep, and starts no further ones",
                 hint="take aish out of its own [mcp.servers]",
             )
         return {_DEPTH_VARIABLE: str(self._depth + 1)}
