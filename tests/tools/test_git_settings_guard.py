@@ -200,6 +200,53 @@ async def test_nothing_of_another_repository_is_taken_for_a_change(work):
     assert (work / "nested" / ".git" / "hooks" / "pre-push").exists()
 
 
+NESTED_PLANTS = {
+    "settings": "printf '[core]\\n\\tfsmonitor = touch {effect}\\n' >> deep/in/nested/.git/config",
+    "hook": "printf '#!/bin/sh\\ntouch {effect}\\n' > deep/in/nested/.git/hooks/post-checkout; "
+    "chmod +x deep/in/nested/.git/hooks/post-checkout",
+    "a new one": "git init -q deep/new; printf '[core]\\n\\tfsmonitor = touch {effect}\\n' >> deep/new/.git/config",
+    "a new one elsewhere": "git init -q evil; printf '[core]\\n\\tfsmonitor = touch {effect}\\n' >> evil/.git/config; "
+    "mkdir deep/new; echo 'gitdir: ../../evil/.git' > deep/new/.git",
+}
+
+
+@pytest.mark.parametrize("plant", NESTED_PLANTS)
+async def test_repositories_deeper_in_the_workspace_are_watched(work, fence, plant, tmp_path):
+    effect, nested = tmp_path / "effect", work / "deep" / "in" / "nested"
+    git(work, "init", "-q", "-b", "main", str(nested))
+    (nested / "file").write_text("x")
+    git(nested, "add", "file")
+    git(nested, "commit", "-qm", "first")
+    text = await run(work, fence, NESTED_PLANTS[plant].format(effect=effect))
+    assert "put back" in text
+    for folder in (nested, work / "deep" / "new"):
+        if folder.is_dir():
+            git(folder, "status")
+            git(folder, "checkout", "-q", "-b", "other")
+    assert not effect.exists()
+
+
+async def test_a_repository_deeper_in_the_workspace_can_be_cloned_moved_and_worked_in(work, fence):
+    context = Unasked()
+    text = await run(
+        work, fence,
+        "git init -q -b main deep/a && cd deep/a && echo x > f && git add f && git commit -qm x && cd .. && "
+        "git clone -q a b && mv b c && git -C c log --oneline | wc -l",
+        context,
+    )  # fmt: skip
+    assert text.startswith("1\n") and context.statuses == []
+    assert "x" in git(work / "deep" / "c", "log")
+
+
+async def test_the_search_for_repositories_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(git_settings, "_MAX_SEARCHED", 20)
+    for number in range(100):
+        (tmp_path / f"f{number}" / ".git").mkdir(parents=True)
+    (tmp_path / "f0" / "node_modules" / "x" / ".git").mkdir(parents=True)
+    found = git_settings.find_nested(str(tmp_path))
+    assert 0 < len(found) < 20 and not any("node_modules" in folder for folder in found)
+
+
 async def test_what_is_too_large_to_put_back_runs_nothing_unasked(work, fence, monkeypatch):
     monkeypatch.setattr(git_settings_guard, "_MAX_BYTES", 100)
     with pytest.raises(ToolError, match="too large"):

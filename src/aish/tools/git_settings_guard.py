@@ -4,7 +4,8 @@ Git obeys the settings and hooks of a repository, and a prompt runs git at every
 so a sandbox cannot close it. What a sandbox can close it does (`closed`); the rest is compared when the command has
 ended, and put back. Additions that run nothing stay: branches, new remotes, a new repository.
 
-Only the repositories of the workspace and of the folders around it, not those deeper in it.
+These are the repositories of the workspace, of the folders around it, and those deeper in it as far as a bounded search
+finds them, before the command and after it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -28,6 +30,12 @@ _MAX_DEPTH = 4
 _IN_FOLDER = ("commondir", "config", "config.worktree", "hooks")
 _WITH_MANY = ("hooks", "modules", "worktrees")
 _OF_WORKTREE = ("commondir", "config.worktree")
+# Of the search for repositories deeper in the workspace: about 20 ms.
+_MAX_SEARCHED = 2000
+_MAX_ENTRIES = 20_000
+_MAX_NESTED = 50
+_MAX_NESTED_DEPTH = 6
+_NOT_SEARCHED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", "target", ".tox", ".mypy_cache"})
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _Signature = tuple[int, ...]
 
@@ -58,14 +66,21 @@ class GitSettings:
         roots = [path.resolve() for path in (workspace, *writable)]
         folder = workspace.resolve()
         self._roots = roots
-        self._folders = [str(each) for each in (folder, *folder.parents) if self._is_writable(each)]
+        self._workspace = str(folder)
+        self._around = [str(each) for each in (folder, *folder.parents) if self._is_writable(each)]
+        self._nested: list[str] = []
         self._known: dict[str, tuple[_Signature, _State]] = {}
+
+    @property
+    def _folders(self) -> list[str]:
+        return [*self._around, *self._nested]
 
     def _is_writable(self, path: Path) -> bool:
         return any(path.is_relative_to(root) for root in self._roots)
 
     def take(self) -> GitSnapshot:
         """Raises ToolError if it is too much to put back."""
+        self._nested = find_nested(self._workspace)
         own = [folder for folder in self._folders if _is_repository(folder)]
         inside = chain.from_iterable(map(_in_folder, self._repositories(own)))
         paths = list(islice(chain(self._outer(own), inside), _MAX_PATHS + 1))
@@ -78,6 +93,7 @@ class GitSettings:
     def find_changes(self, before: dict[str, _State], own: Sequence[str]) -> Iterator[tuple[str, _State]]:
         """Yields what has changed and how it was. Folders come first, and what leads to others: it must have been put
         back when the next one is asked for, so that nothing of another repository is taken for a change."""
+        self._nested = list(dict.fromkeys((*self._nested, *find_nested(self._workspace))))
         yield from self._compare(before, (f"{folder}/.git" for folder in self._folders))
         for folder in self._folders:
             if folder not in own and _is_repository(folder):
@@ -92,8 +108,16 @@ class GitSettings:
     def _compare(self, before: dict[str, _State], paths: Iterable[str]) -> Iterator[tuple[str, _State]]:
         for path in paths:
             old, new = before.get(path, _NOTHING), self._state(path)
-            if old != new and not _is_harmless(path, old, new):
+            if old != new and not _is_harmless(path, old, new) and not self._leads_to_a_watched_one(path, old, new):
                 yield path, old
+
+    def _leads_to_a_watched_one(self, path: str, old: _State, new: _State) -> bool:
+        """Whether it is the new file of a worktree or a submodule. The repository that it leads to is compared, too."""
+        folder, name = os.path.split(path)
+        return name == ".git" and folder in self._nested and old == _NOTHING and new.kind == stat.S_IFREG
+
+    def is_nested(self, path: str) -> bool:
+        return any(path.startswith(f"{folder}/") for folder in self._nested)
 
     def _outer(self, own: Sequence[str]) -> Iterator[str]:
         """Yields what decides where a repository is."""
@@ -137,12 +161,13 @@ class GitSnapshot:
 
     @property
     def closed(self) -> ClosedPaths:
-        """What exists and can be closed without a loss: a repository that git still works in."""
+        """What exists and can be closed without a loss: a repository that git still works in. Not those deeper in the
+        workspace: they may be moved and removed as a whole."""
         pinned, read_only = [], []
         for path, state in self._states.items():
             name = os.path.basename(path)  # noqa: PTH119
-            if "/worktrees/" in path:
-                continue  # git removes and makes them as a whole
+            if "/worktrees/" in path or self._settings.is_nested(path):
+                continue  # git removes and makes worktrees as a whole
             if name == ".git" and state.kind == stat.S_IFDIR:
                 pinned.append(path)
             elif (name in (".git", *_IN_FOLDER) and state.kind == stat.S_IFREG) or (
@@ -157,6 +182,29 @@ class GitSnapshot:
         changes = self._settings.find_changes(self._states, self._own)
         done = dict.fromkeys(_put_back(path, old) for path, old in changes)  # a later one may depend on an earlier
         return list(filter(None, done))
+
+
+def find_nested(workspace: str) -> list[str]:
+    """The folders below with a `.git`, the highest first, within bounds. No link is followed."""
+    found: list[str] = []
+    waiting, searched, left = deque([(workspace, 0)]), 0, _MAX_ENTRIES
+    while waiting and searched < _MAX_SEARCHED and len(found) < _MAX_NESTED and left > 0:
+        folder, depth = waiting.popleft()
+        searched += 1
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, left):
+                left -= 1
+                if entry.name == ".git" and folder != workspace:
+                    found.append(folder)
+                elif depth < _MAX_NESTED_DEPTH and entry.name not in _NOT_SEARCHED and _is_folder(entry):
+                    waiting.append((entry.path, depth + 1))
+    return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return entry.is_dir(follow_symlinks=False)
+    return False
 
 
 def _is_repository(folder: str) -> bool:
