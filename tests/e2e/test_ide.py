@@ -128,7 +128,7 @@ async def test_in_the_shell_a_person_sees_the_diff_agrees_and_takes_it_back(priv
         await term.prompts()
         await term.enter("? rename it")
         for tool in ("ide__rename", "ide__format"):
-            await term.sees(f"{tool} wants to run", 60.0)
+            await term.sees(f"{tool} can change things", 60.0)
             await term.prompts(":")
             term.press("y\r")
         await term.sees("\ndone\n", 60.0)

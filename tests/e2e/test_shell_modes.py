@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.test_shell import config, did, model, shell
+from support.terminal import terminal
 
 SHIFT_TAB = "\x1b[Z"
 EDIT = {"edits": [{"path": "notes.txt", "revision": "new", "new": "from the model\n"}]}
@@ -235,7 +236,7 @@ async def test_a_catastrophe_that_a_tool_asks_for_needs_the_word_at_the_terminal
         await term.enter("y")
         await term.sees("so be it")
         await term.prompts()
-        assert b"\x1b[1;31mshell__run wants to run: removes" in term.raw
+        assert b"\x1b[1;31mshell__run: removes" in term.raw
     assert (home / "home" / "kept").exists()
 
 
@@ -245,9 +246,25 @@ async def test_a_second_test_run_of_the_session_is_not_asked_about(home):
     async with shell(home, "--model", name) as term:
         await term.enter("? make three")
         await term.sees("run it? ")
-        assert "[t]urn: all commands like this that stay in the project" in term.text
+        assert "[t]urn, [s]ession: all commands like this that stay in the project" in term.text
         await term.enter("s")
         await term.sees("three made")
         await term.prompts()
         assert term.text.count("run it?") == 1
     assert {file.name for file in (home / "work").iterdir()} == {"a0", "a1", "a2"}
+
+
+async def test_at_forty_columns_questions_break_between_words(home):
+    line = {"index": 0, "id": "c", "name": "shell__run", "arguments": json.dumps({"command": "make something"})}
+    name = model(home, [[{"call": line}], [{"text": "CMD: make other\n"}]])
+    words = [sys.executable, "-m", "aish", "--model", name]
+    env = {"HOME": str(home / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    async with terminal(words, env=env, cwd=home / "work", columns=40) as term:
+        await term.prompts()
+        await term.enter("?go")
+        await term.prompts("[y]es [n]o [e]dit e[x]plain …:")
+        shown = term.text.splitlines()
+        at = shown.index("  [t]urn, [s]ession: all commands like")
+        assert shown[at + 1] == "    this that stay in the project"
+        await term.enter("t")
+        await term.prompts("[r] [c] [e] [s] [x] [a] [q] ›")

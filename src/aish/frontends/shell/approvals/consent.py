@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from aish.frontends.shell.approvals.question_view import explain_lines, show_question
 from aish.frontends.shell.prompt.line_reader import AnswerReader, StdinReader
+from aish.frontends.shell.render.styles import columns_of
 from aish.frontends.terminal import Output, is_interactive
 from aish.ports import Ask
 from aish.safety.commands import ShellContext, classify
@@ -59,7 +60,7 @@ class TerminalConsent:
         if question.insist and question.kind is QuestionKind.EFFECT:
             return await self._ask_for_word(question)
         while True:
-            line = await self._reader.read(_prompt(question))
+            line = await self._reader.read(_prompt(question, columns_of(self._output.out)()))
             word = "" if line is None else line.strip().lower()
             if not word:
                 return Answer(Choice.NO, "the user did not say yes")
@@ -126,14 +127,16 @@ def _is_offered(question: Question, choice: Choice) -> bool:
             return True
 
 
-def _prompt(question: Question) -> str:
+def _prompt(question: Question, columns: int) -> str:
+    """On a narrow terminal without the answers that are named above it."""
     if question.kind is QuestionKind.REPEAT:
         return "go on? [y]es, [n]o: "
     words = ["[y]es", "[n]o", "[e]dit", "e[x]plain"]
-    words += ["a[l]l"] if question.others else []
-    words += ["[t]urn", "[s]ession"] if question.like else []
-    words += ["[a]lways"] if question.always else []
-    return f"run it? {', '.join(words)}: "
+    wider = ["a[l]l"] if question.others else []
+    wider += ["[t]urn", "[s]ession"] if question.like else []
+    wider += ["[a]lways"] if question.always else []
+    prompt = f"run it? {', '.join((*words, *wider))}: "
+    return prompt if len(prompt) < columns else f"{' '.join(words)}{' …' if wider else ''}: "
 
 
 async def ask_for_rule(

@@ -6,6 +6,7 @@ run, and that a catastrophe needs a typed word.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from enum import Enum, auto
 
@@ -15,6 +16,7 @@ from aish.errors import ProcessError
 from aish.frontends.runtime import LiveShell
 from aish.frontends.shell.approvals.consent import HARMLESS, ask_for_rule
 from aish.frontends.shell.command_hints import split_by_availability
+from aish.frontends.shell.render.styles import columns_of
 from aish.frontends.shell.shell import Shell
 from aish.safety.policy.judgement import Judgement
 from aish.safety.policy.rules import SHELL_TOOL
@@ -108,7 +110,8 @@ async def _choose(shell: Shell, command: str, *, can_continue: bool) -> _Chosen 
         show_command(shell, command)
         if judged.verdict is not Verdict.ALLOW:
             shell.output.note(f"  {judged.reason}")
-        typed = (await shell.read(_menu(judged, can_continue=can_continue), "")) or ""
+        columns = columns_of(shell.output.out)()
+        typed = (await shell.read(_menu(judged, columns, can_continue=can_continue), "")) or ""
         match typed.strip().lower():
             case "r" | "run" | "y" | "yes":
                 return _Chosen(command)
@@ -131,10 +134,11 @@ async def _choose(shell: Shell, command: str, *, can_continue: bool) -> _Chosen 
                 return _Stop.QUIT
 
 
-def _menu(judged: Judgement, *, can_continue: bool) -> str:
+def _menu(judged: Judgement, columns: int, *, can_continue: bool) -> str:
     continues = " [c]ontinue" if can_continue else ""
     always = " [a]lways" if judged.always else ""
-    return f"[r]un{continues} [e]dit [s]kip e[x]plain{always} [q]uit › "
+    menu = f"[r]un{continues} [e]dit [s]kip e[x]plain{always} [q]uit › "
+    return menu if len(menu) < columns else re.sub(r"\w*(\[\w\])\w*", r"\1", menu)
 
 
 async def _ask_for_rule(shell: Shell, judged: Judgement, command: str) -> Answer | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
+from aish.frontends.shell.render.styles import columns_of
 from aish.frontends.terminal import Output
 from aish.safety.policy.rules import SHELL_TOOL
 from aish.types.decisions import Mode, Question, QuestionKind
@@ -19,29 +21,38 @@ _EFFECTS = {
 
 def show_question(question: Question, output: Output) -> None:
     """What is asked, beginning with what may be lost. Diffs stand for the arguments they come from."""
-    title = f"{question.tool} wants to run: {question.reason}"
+    columns = columns_of(output.out)()
+    title = question.reason if question.reason.startswith(question.tool) else f"{question.tool}: {question.reason}"
     if question.danger or question.insist:
-        output.alarm(title)
+        for line in _wrap(title, columns):
+            output.alarm(line)
         if question.loss:
             output.alarm(f"  {question.loss}")
     else:
-        output.note(title)
+        for line in _wrap(title, columns):
+            output.note(line)
     show_call(question.arguments, question.preview, output)
     for number, other in enumerate(question.others, 2):
         output.note(f"and {number} of {len(question.others) + 1}:")
         show_call(other.arguments, other.preview, output)
     if question.kind is not QuestionKind.REPEAT and not question.insist:
-        for line in _choice_lines(question):
+        for line in _choice_lines(question, columns):
             output.note(line)
 
 
-def _choice_lines(question: Question) -> Iterator[str]:
+def _wrap(text: str, columns: int) -> list[str]:
+    """Breaks prose between words. A command or a rule is shown as it is: the terminal breaks it, and blanks count."""
+    if len(text) <= columns:
+        return [text]
+    return textwrap.wrap(text, columns, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _choice_lines(question: Question, columns: int) -> Iterator[str]:
     """What the wider answers cover."""
     if question.others:
         yield f"  a[l]l: the {len(question.others) + 1} calls above"
     if question.like:
-        yield f"  [t]urn: {question.like}"
-        yield "  [s]ession: the same, until aish ends"
+        yield from _wrap(f"  [t]urn, [s]ession: {question.like}", columns)
     if question.always:
         yield f"  [a]lways: {question.always.removeprefix('always ')}"
 
@@ -130,6 +141,7 @@ def explain_lines(question: Question) -> Iterator[str]:
         yield arguments_text(question.arguments)
     if question.like:
         yield f"[t]urn and [s]ession also allow {question.like}, but nothing destructive, no secrets, no network."
+        yield "[t]urn lasts until the model has answered, [s]ession until aish ends."
     if question.always:
         rule = question.always.removeprefix("always ")
         yield f"[a]lways adds the rule: {rule}. It is kept in `approved.json` in aish's data folder."
