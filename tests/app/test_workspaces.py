@@ -183,6 +183,27 @@ async def test_a_pinned_workspace_stays_and_a_chosen_one_until_the_user_has_left
             await places.choose(Path("/"), second)
 
 
+async def test_a_workspace_that_is_gone_gives_way_to_that_of_the_start_and_a_new_one_in_its_place_is_opened(home):
+    first, second = home / "first", home / "second"
+
+    async def read(engine) -> str:
+        return text_of((await engine.call_tool("ide__read_file", '{"path": "notes"}')).parts)
+
+    async with opened(first, home) as (runtime, engine, go):
+        await go(second)
+        runtime.workspaces.pin(on=True)
+        (second / "notes").write_text("old\n")
+        assert "old" in await read(engine)
+        second.rename(home / "moved")
+        assert await go(home) == second and runtime.workspaces.folder == first
+        for text in ("new", "newer"):
+            (second / ".git").mkdir(parents=True)
+            (second / "notes").write_text(f"{text}\n")
+            await go(second)
+            assert text in await read(engine) and runtime.workspaces.folder == second
+            second.rename(home / text)
+
+
 async def test_few_workspaces_are_kept_open_and_the_first_one_always(home):
     async with opened(home / "first", home) as (runtime, _, go):
         before = runtime.workspaces.now

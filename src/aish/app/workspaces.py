@@ -69,6 +69,7 @@ class WorkspaceParts:
         self.is_chosen = is_chosen
         hides = hidden_paths(loaded.config, launch.env, launch.cwd)
         self.commands = CommandRunner(launch, loaded.config.safety, hides, opened_by=opened_by)
+        self._identity = _identify(launch.cwd)
 
     @property
     def folder(self) -> Path:
@@ -108,6 +109,11 @@ class WorkspaceParts:
         from aish.app.project_context import ProjectContext  # with the first turn, not with the first prompt
 
         return ProjectContext(self.launch, self._cwd)
+
+    def is_replaced(self) -> bool:
+        """Whether another folder stands in the place of this one, such as a new clone: what is open leads nowhere."""
+        now = _identify(self.folder)
+        return now is not None and now != self._identity
 
     def reread(self) -> None:
         """Has the instructions, the skills and the environment read again."""
@@ -154,11 +160,16 @@ class Workspaces:
         return self.now.loaded
 
     async def follow(self, cwd: Path) -> Path | None:
-        if self.is_pinned:
+        if self.is_pinned and self.folder.is_dir():
             return None
         home = paths.real(paths.home_dir(self._first.launch.env))
         place = find_workspace_of(paths.real(cwd), self.now, self._first.folder, home)
-        return await self._move(place, paths.real(cwd)) if place != self.folder else None
+        if place != self.folder:
+            self.is_pinned = False
+            return await self._move(place, paths.real(cwd))
+        if self.now.is_replaced():
+            await self._move(place, paths.real(cwd), is_chosen=self.now.is_chosen)
+        return None
 
     async def choose(self, folder: Path, cwd: Path) -> None:
         place = paths.real(folder)
@@ -176,8 +187,15 @@ class Workspaces:
 
     async def _move(self, place: Path, cwd: Path, *, is_chosen: bool = False) -> Path:
         """Returns the folder before. Raises ConfigError if the settings there cannot be used; then nothing changes."""
-        parts = self._kept.get(place) or await self._make(place, cwd, is_chosen=is_chosen)
-        before, self._before = self.folder, self.folder
+        parts = self._kept.get(place)
+        if parts is not None and parts.is_replaced():
+            await self._kept.pop(place).aclose()
+            parts = None
+        if parts is None:
+            parts = await self._make(place, cwd, is_chosen=is_chosen)
+        before = self.folder
+        if before != place:
+            self._before = before
         self.now = self._kept[place] = parts
         self._kept.move_to_end(place)
         parts.commands.enter()
@@ -247,7 +265,7 @@ class WorkspaceGate:
 
 def find_workspace_of(cwd: Path, now: WorkspaceParts, launched_in: Path, home: Path) -> Path:
     """The workspace for a user in `cwd`: the one of now as long as the user stays in it, else the project there, else
-    the folder that aish was started in, else still the one of now."""
+    the folder that aish was started in, else still the one of now, unless it is gone."""
     folder = now.folder
     can_stay = now.is_chosen or (_has_mark(folder, PROJECT_MARKS) and not home.is_relative_to(folder))
     if cwd.is_relative_to(folder) and can_stay:
@@ -255,7 +273,7 @@ def find_workspace_of(cwd: Path, now: WorkspaceParts, launched_in: Path, home: P
     if (project := find_project(cwd, home)) is not None:
         return project
     is_back = cwd.is_relative_to(launched_in) and not home.is_relative_to(launched_in)
-    return launched_in if is_back else folder
+    return launched_in if is_back or not folder.is_dir() else folder
 
 
 def find_project(cwd: Path, home: Path) -> Path | None:
@@ -271,6 +289,14 @@ def find_project(cwd: Path, home: Path) -> Path | None:
         if found is not None and _is_own(found):
             return found
     return None
+
+
+def _identify(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _has_mark(folder: Path, marks: tuple[str, ...]) -> bool:

@@ -16,8 +16,8 @@ from aish.types.decisions import MODE_RULE, PROVED_RULE, Mode, Verdict
 # From the strictest to the freest.
 ORDER = (Mode.PLAN, Mode.ASK, Mode.EDITS, Mode.AUTO)
 PLAN_REFUSAL = (
-    "this is plan mode, in which nothing is changed. Read what you need; then end with a plan of what you would do, "
-    "step by step, for the user to approve"
+    "this is plan mode, in which nothing is changed. Read what you need; then end with a plan for the user to approve: "
+    "the line PLAN:, then what you would do, step by step"
 )
 
 
