@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from aish.config.skills import usable_names
+from aish.config.frontmatter import usable_names
 from aish.errors import AishError, ProcessError, UsageError, WireError
 from aish.frontends.runtime import McpServerView, Runtime
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage

@@ -1,4 +1,5 @@
-"""The facts about a model. Differences between backends are data here, never `isinstance`."""
+"""The facts about a model, and the agents that answer in its place. Differences between backends are data here, never
+`isinstance`."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from functools import cached_property
 
 import msgspec
 
+from aish.types.decisions import Mode
 from aish.types.requests import Sampling, ToolMode
 
 
@@ -68,3 +70,32 @@ class Preset(msgspec.Struct, frozen=True):
     tool_mode: ToolMode = "auto"
     use_tool_role: bool | None = None
     context_size: int | None = None
+
+
+# A model name of this form answers as the agent.
+AGENT_MODEL = "agent:"
+# An agent may start agents, and these no further ones.
+MAX_AGENT_DEPTH = 2
+
+
+class AgentDefinition(msgspec.Struct, frozen=True):
+    """`tools` are globs; without any it only reads. `model` "" is that of its caller. `mode` and `max_steps` can only
+    narrow what the caller has left. `origin` says where the definition comes from."""
+
+    name: str
+    description: str
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    mode: Mode | None = None
+    max_steps: int | None = None
+    origin: str = ""
+
+    @property
+    def only_reads(self) -> bool:
+        return not self.tools or self.mode is Mode.PLAN
+
+
+def agent_of(model: str) -> str:
+    """The name of the agent that a model name means, "" if it means none."""
+    return model.removeprefix(AGENT_MODEL) if model.startswith(AGENT_MODEL) else ""

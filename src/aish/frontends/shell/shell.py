@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from aish.config.skills import usable_names
+from aish.config.frontmatter import usable_names
 from aish.engine.engine import Engine
 from aish.engine.model.ledger import dollars
 from aish.engine.model.router import AUTO
