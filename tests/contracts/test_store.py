@@ -266,6 +266,33 @@ async def test_sessions_are_listed_on_from_where_a_list_ended_and_by_how_their_i
     assert [record.id for record in await store.list_sessions(limit=9, under="a/", before=before)] == ["a/2", "a/1"]
 
 
+async def test_sessions_of_agents_are_listed_only_where_they_are_asked_for(store: Store) -> None:
+    await begin(store)
+    for name, parent in (("sess_2", "turn_1"), ("sess_3", "sess_1"), ("sess_4", "turn_9")):
+        await store.create_session(msgspec.structs.replace(session(name, at_ms=2_000), parent=parent))
+
+    async def names(parent: str | None) -> list[str]:
+        return [record.id for record in await store.list_sessions(limit=9, parent=parent)]
+
+    assert [record.id for record in await store.list_sessions(limit=9)] == ["sess_1"]
+    assert await names("turn_1") == ["sess_2"]
+    assert await names(None) == ["sess_4", "sess_3", "sess_2", "sess_1"]
+    found = await store.find_session("sess_3")
+    assert found is not None and found.parent == "sess_1"
+
+
+async def test_deleting_a_session_takes_the_sessions_of_its_agents_along(store: Store) -> None:
+    await begin(store, "turn_1", "sess_1")
+    await store.create_session(SessionRecord("sess_2", 1, 1, parent="turn_1"))
+    await store.start_turn(TurnRecord("turn_2", "sess_2", 0, "m", 1, (user("x"),)))
+    await store.create_session(SessionRecord("sess_3", 1, 1, parent="turn_2"))
+    await store.create_session(SessionRecord("sess_4", 1, 1, parent="sess_1"))
+    await store.create_session(SessionRecord("sess_5", 1, 1, parent="turn_9"))
+    assert await store.delete_session("sess_1") is True
+    assert [record.id for record in await store.list_sessions(limit=9, parent=None)] == ["sess_5"]
+    assert await store.find_turn("turn_2") is None
+
+
 async def test_events_come_back_byte_for_byte(store: Store) -> None:
     await begin(store)
     parts = [lines(1, 1), lines(2, 5, "\\u0000 ☃ é"), '{"odd":  "spacing\u2028"}\r\n'.encode(), lines(7, 9)]

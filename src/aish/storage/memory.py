@@ -64,23 +64,29 @@ class MemoryStore:
         return self._sessions.get(session)
 
     async def list_sessions(
-        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+        self,
+        *,
+        limit: int,
+        search: str = "",
+        under: str = "",
+        before: tuple[int, str] | None = None,
+        parent: str | None = "",
     ) -> Sequence[SessionRecord]:
         self._check_open()
-        words = words_of(search)
-        found = [session for session in self._sessions.values() if self._matches(session, words)]
-        found = [session for session in found if session.id.startswith(under)]
-        found = [session for session in found if before is None or (session.updated_ms, session.id) < before]
-        found.sort(key=lambda session: (session.updated_ms, session.id), reverse=True)
-        return found[: max(limit, 0)]
+        of_parent = [one for one in self._sessions.values() if parent in (None, one.parent)]
+        found = [one for one in of_parent if one.id.startswith(under) and self._matches(one, words_of(search))]
+        found = [one for one in found if before is None or (one.updated_ms, one.id) < before]
+        return sorted(found, key=lambda one: (one.updated_ms, one.id), reverse=True)[: max(limit, 0)]
 
     async def delete_session(self, session: str) -> bool:
         self._check_open()
-        turns = self._turns_of(session)
+        turns = {turn.id for turn in self._turns_of(session)}
+        for child in [one.id for one in self._sessions.values() if one.parent in (session, *turns)]:
+            await self.delete_session(child)
         for turn in turns:
-            del self._turns[turn.id]
-            self._events.pop(turn.id, None)
-        self._remove_from_feed({turn.id for turn in turns})
+            del self._turns[turn]
+            self._events.pop(turn, None)
+        self._remove_from_feed(turns)
         for kind in OF_SESSIONS:
             self._documents.pop((kind, session), None)
         self._delete_runs_of(session)

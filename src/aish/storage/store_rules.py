@@ -77,7 +77,7 @@ OF_SESSIONS = ("summary", "rewind", "shown_tools")
 RUNNING = "running"  # the state of a turn without an end
 
 # The columns of each table, in the order of the records' fields.
-SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns"
+SESSION_COLUMNS = "id, created_ms, updated_ms, title, model, turns, parent"
 TURN_COLUMNS = "id, session, number, model, started_ms, input, state, finished_ms, messages, usage, owner"
 DOCUMENT_COLUMNS = "kind, id, body, owner, created_ms, expires_ms"
 FACT_COLUMNS = "f.id, f.text, f.created_ms, f.updated_ms, f.kind, f.tags, f.source"

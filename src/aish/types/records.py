@@ -12,12 +12,16 @@ from aish.types.usage import Usage
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
+    """`parent` is the turn that has started an agent whose session this is, or the session whose user has; "" for all
+    other sessions."""
+
     id: str
     created_ms: int
     updated_ms: int
     title: str = ""
     model: str = ""
     turns: int = 0
+    parent: str = ""
 
 
 class TurnRecord(msgspec.Struct, frozen=True):

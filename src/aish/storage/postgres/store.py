@@ -54,11 +54,17 @@ class PostgresStore:
         return await self._read(lambda connection: sessions.select_session(connection, plain(session)))
 
     async def list_sessions(
-        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+        self,
+        *,
+        limit: int,
+        search: str = "",
+        under: str = "",
+        before: tuple[int, str] | None = None,
+        parent: str | None = "",
     ) -> Sequence[SessionRecord]:
         words = words_of(search)
         return await self._read(
-            lambda connection: sessions.select_sessions(connection, limit, words, plain(under), before)
+            lambda connection: sessions.select_sessions(connection, limit, words, plain(under), before, parent)
         )
 
     async def delete_session(self, session: str) -> bool:

@@ -68,12 +68,17 @@ def insert_session(db: sqlite3.Connection, session: SessionRecord) -> None:
     if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone():
         raise already_there("session", session.id)
     db.execute(
-        f"INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (*msgspec.structs.astuple(session), fold(session.title)),
     )
 
 
+_CHILDREN = "SELECT id FROM sessions WHERE parent = ? OR parent IN (SELECT id FROM turns WHERE session = ?)"
+
+
 def delete_session(db: sqlite3.Connection, session: str) -> bool:
+    for (child,) in db.execute(_CHILDREN, (session, session)).fetchall() if session else ():
+        delete_session(db, child)
     delete_events(db, "SELECT id FROM turns WHERE session = ?", (session,))
     db.execute("DELETE FROM turns WHERE session = ?", (session,))
     db.executemany("DELETE FROM documents WHERE kind = ? AND id = ?", ((kind, session) for kind in OF_SESSIONS))
@@ -218,7 +223,12 @@ def select_session(db: sqlite3.Connection, session: str) -> SessionRecord | None
 
 
 def select_sessions(
-    db: sqlite3.Connection, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
+    db: sqlite3.Connection,
+    limit: int,
+    words: Sequence[str],
+    under: str,
+    before: tuple[int, str] | None,
+    parent: str | None,
 ) -> list[SessionRecord]:
     found = "(instr(folded, ?) OR EXISTS (SELECT 1 FROM turns t WHERE t.session = sessions.id AND instr(t.folded, ?)))"
     conditions: list[str] = []
@@ -226,6 +236,9 @@ def select_sessions(
     if before is not None:
         conditions.append("(updated_ms, id) < (?, ?)")
         values += before
+    if parent is not None:
+        conditions.append("parent = ?")
+        values.append(parent)
     if under:
         conditions.append("substr(id, 1, ?) = ?")
         values += [len(under), under]

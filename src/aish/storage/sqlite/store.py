@@ -53,10 +53,16 @@ class SqliteStore:
         return await self._read(lambda db: sessions_sql.select_session(db, plain(session)))
 
     async def list_sessions(
-        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+        self,
+        *,
+        limit: int,
+        search: str = "",
+        under: str = "",
+        before: tuple[int, str] | None = None,
+        parent: str | None = "",
     ) -> Sequence[SessionRecord]:
         return await self._read(
-            lambda db: sessions_sql.select_sessions(db, limit, words_of(search), plain(under), before)
+            lambda db: sessions_sql.select_sessions(db, limit, words_of(search), plain(under), before, parent)
         )
 
     async def delete_session(self, session: str) -> bool:

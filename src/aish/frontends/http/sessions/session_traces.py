@@ -120,6 +120,8 @@ async def find_visible_session(service: Service, caller: Caller, id: str) -> Ses
 
 def _session_object(caller: Caller, session: SessionRecord) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(session)
+    if not session.parent:
+        del shown["parent"]
     return {**shown, "id": session.id.removeprefix(f"{caller.key}/"), "object": "session"}
 
 

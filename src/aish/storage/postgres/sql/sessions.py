@@ -74,7 +74,8 @@ async def delete_events(connection: SqlConnection, turns: Sequence[str]) -> None
 _encoder = msgspec.json.Encoder()
 
 _INSERT_SESSION = f"""
-    INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"""
+    INSERT INTO sessions ({SESSION_COLUMNS}, folded) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+    ON CONFLICT (id) DO NOTHING"""
 
 # The same as `semantics.session_with_turn`.
 _START_TURN = """
@@ -112,7 +113,8 @@ _FINISH_TURN = """
 # Every word is in the title or in a turn.
 _SELECT_SESSIONS = f"""
     SELECT {SESSION_COLUMNS} FROM sessions s
-    WHERE starts_with(id, $3) AND ($4::bigint IS NULL OR (updated_ms, id) < ($4::bigint, $5::text))
+    WHERE starts_with(id, $3) AND ($6::text IS NULL OR parent = $6::text)
+      AND ($4::bigint IS NULL OR (updated_ms, id) < ($4::bigint, $5::text))
       AND NOT EXISTS (
         SELECT 1 FROM unnest($2::text[]) AS wanted (word) WHERE strpos(s.folded, word) = 0 AND NOT EXISTS (
           SELECT 1 FROM turns t WHERE t.session = s.id AND t.session <> '' AND strpos(t.folded, word) > 0))
@@ -124,7 +126,12 @@ async def insert_session(connection: SqlConnection, session: SessionRecord) -> N
         raise already_there("session", session.id)
 
 
+_CHILDREN = "SELECT id FROM sessions WHERE parent = $1 OR parent IN (SELECT id FROM turns WHERE session = $1)"
+
+
 async def delete_session(connection: SqlConnection, session: str) -> bool:
+    for (child,) in await connection.rows(_CHILDREN, session) if session else ():
+        await delete_session(connection, child)
     await _delete_turns(connection, "session = $1", session)
     for kind in OF_SESSIONS:
         await connection.run("DELETE FROM documents WHERE kind = $1 AND id = $2", kind, session)
@@ -223,9 +230,15 @@ async def select_session(connection: SqlConnection, session: str) -> SessionReco
 
 
 async def select_sessions(
-    connection: SqlConnection, limit: int, words: Sequence[str], under: str, before: tuple[int, str] | None
+    connection: SqlConnection,
+    limit: int,
+    words: Sequence[str],
+    under: str,
+    before: tuple[int, str] | None,
+    parent: str | None,
 ) -> list[SessionRecord]:
-    rows = await connection.rows(_SELECT_SESSIONS, max(limit, 0), list(words), under, *(before or (None, None)))
+    place = before or (None, None)
+    rows = await connection.rows(_SELECT_SESSIONS, max(limit, 0), list(words), under, *place, parent)
     return [SessionRecord(*row) for row in rows]
 
 
