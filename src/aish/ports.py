@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from aish.types.checkpoints import Checkpoint, FileChanges, RestoredFiles
 from aish.types.chunks import Batch
 from aish.types.decisions import (
@@ -26,10 +28,12 @@ from aish.types.events import TurnEnd
 from aish.types.messages import Message
 from aish.types.models import ModelProfile
 from aish.types.records import Document, Fact, FeedRow, SessionRecord, TurnRecord
-from aish.types.requests import EmbeddingResult, Inputs, StepRequest
+from aish.types.requests import EmbeddingResult, Inputs, StepRequest, TurnLimits, TurnRequest
 from aish.types.runs import RunRecord, RunState, StepRecord
 from aish.types.tools import Arguments, ToolOutput, ToolSpec
 from aish.types.usage import Reservation, SpendingTotal, SpentRow, Usage, UsageRecord
+
+Ask = Callable[[Question], Awaitable[Answer]]
 
 
 class Clock(Protocol):
@@ -117,10 +121,46 @@ class Provider(Tokenizer, Protocol):
         """Ends every connection and process. Idempotent."""
 
 
+class SharedBudget(Protocol):
+    """What a turn may still spend, for turns that it starts: these take from it what they spend."""
+
+    @property
+    def remaining_s(self) -> float: ...
+
+    def get_remaining(self) -> TurnLimits: ...
+
+    def spend_for_child(self, usage: Usage) -> None: ...
+
+    def take_tool_call(self) -> bool:
+        """Counts one more call, if the limit leaves room for it."""
+
+    def find_spent(self) -> TurnEnd | None:
+        """The limit of tokens or money that is reached, if any."""
+
+
+class CallerRights(msgspec.Struct, frozen=True):
+    """What a turn that starts another may do: the other may do no more.
+
+    `tools` are the names of its tools, `model` the name of the model that answers. `session` is the one whose approvals
+    and whose checkpoints count. `ask` puts questions to its user; None if there is none. `depth` is that of the turn to
+    be started: 1 for one that a user's turn starts.
+    """
+
+    request: TurnRequest
+    session: str
+    turn: str
+    model: str
+    tools: tuple[str, ...]
+    budget: SharedBudget
+    ask: Ask | None = None
+    depth: int = 1
+
+
 class CallContext(Protocol):
     """What a running tool may know and report of its call. `owner` as in an EffectRequest. `is_proved` says that a
     command line runs because it is proved harmless: what the proof assumes must hold. `is_unasked` says that no person
-    and no rule of a person has allowed a call that is not proved."""
+    and no rule of a person has allowed a call that is not proved. `rights` are for tools that run turns; None for all
+    others, and where no turn makes the call."""
 
     session: str
     turn: str
@@ -128,6 +168,7 @@ class CallContext(Protocol):
     owner: str
     is_proved: bool
     is_unasked: bool
+    rights: CallerRights | None
 
     def status(self, text: str) -> None:
         """Shows the user a line while the tool runs."""
@@ -180,9 +221,6 @@ class Witnessing(Protocol):
 
     async def has_happened(self, name: str, witness: str) -> bool | None:
         """Whether the call with this witness has had its effect; None if that is unknown."""
-
-
-Ask = Callable[[Question], Awaitable[Answer]]
 
 
 class Gate(Protocol):
@@ -353,12 +391,20 @@ class Store(Spending, Facts, Runs, Feed, Protocol):
     async def find_session(self, session: str) -> SessionRecord | None: ...
 
     async def list_sessions(
-        self, *, limit: int, search: str = "", under: str = "", before: tuple[int, str] | None = None
+        self,
+        *,
+        limit: int,
+        search: str = "",
+        under: str = "",
+        before: tuple[int, str] | None = None,
+        parent: str | None = "",
     ) -> Sequence[SessionRecord]:
         """Newest first. `search` matches titles and the text of messages. `under` is a prefix of their ids. `before` is
-        the time and the id of the last one of the page before."""
+        the time and the id of the last one of the page before. `parent`: sessions of agents that this turn or session
+        has started; "" means those of no agent, None all."""
 
-    async def delete_session(self, session: str) -> bool: ...
+    async def delete_session(self, session: str) -> bool:
+        """Deletes also the sessions of agents that it has started."""
 
     async def start_turn(self, turn: TurnRecord) -> int:
         """Records a running turn. Returns its number within the session; the record's own number is ignored."""

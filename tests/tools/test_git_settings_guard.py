@@ -24,6 +24,7 @@ QUIET = {
 
 class Unasked:
     session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, True
+    rights = None
 
     def __init__(self) -> None:
         self.statuses: list[str] = []

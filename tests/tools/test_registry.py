@@ -17,6 +17,7 @@ from support.engines import Tools
 
 class Context:
     session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
+    rights = None
 
     def status(self, text: str) -> None:
         raise AssertionError(text)

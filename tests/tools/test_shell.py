@@ -39,6 +39,7 @@ DEADLINE_S = 30
 
 class Context:
     session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
+    rights = None
 
     def __init__(self) -> None:
         self.printed: list[str] = []

@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 class Context:
     session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
+    rights = None
 
     def status(self, text: str) -> None:
         pass

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aish.agents.roster import AgentRoster
 from aish.app.code_tools import is_hidden, language_lines
 from aish.app.engines import (
     EngineFactory,
@@ -36,8 +37,10 @@ from aish.app.providers import Providers
 from aish.app.safety import CommandContainment
 from aish.app.workspaces import WorkspaceGate, WorkspaceParts, Workspaces
 from aish.config import paths
+from aish.config.agents import AgentFile
 from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig, load_config
+from aish.config.prompt_files import PromptFile
 from aish.config.schema.config import Config
 from aish.config.skills import SkillFile
 from aish.engine.engine import Engine
@@ -205,6 +208,7 @@ class Container:
             serving=serving,
             shared=shared or bool(self.config.store.url),
             checkpoints=(lambda: self._checkpoints) if self.config.rewind.enabled else None,
+            agents=self.agents,
         )
         try:
             if serving:
@@ -267,7 +271,9 @@ class Container:
         self._tools.remove(HISTORY_SOURCE)
         self._tools.add(HISTORY_SOURCE, HistoryTools(lambda: store))
         gate = WorkspaceGate(self.workspaces)
-        return self._engines.make(self._tools, gate, lambda: store, self._background, serving=False, shared=False)
+        return self._engines.make(
+            self._tools, gate, lambda: store, self._background, serving=False, shared=False, agents=self.agents
+        )
 
     def engine_in(self, folder: Path, base: Engine, more: Mapping[str, Toolset]) -> Engine:
         other = Container(msgspec.structs.replace(self.launch_context, cwd=folder), self.loaded)
@@ -390,6 +396,16 @@ class Container:
     def skills(self) -> Sequence[SkillFile]:
         return self.workspaces.now.project_context.skills if self.config.context.environment else ()
 
+    def prompt_files(self) -> Sequence[PromptFile]:
+        return self.workspaces.now.project_context.prompt_files if self.config.context.environment else ()
+
+    @cached_property
+    def agents(self) -> AgentRoster:
+        return AgentRoster(self._find_agents, mode=self.config.gate.mode)
+
+    def _find_agents(self) -> Sequence[AgentFile]:
+        return self.workspaces.now.project_context.agents if self.config.context.environment else ()
+
     async def read_skill(self, name: str, file: str = "") -> str:
         return await self._skill_tools.read(name, file)
 
@@ -400,6 +416,7 @@ class Container:
     def reread_project(self) -> None:
         self.workspaces.reread()
         self._skill_tools.reread()
+        self.agents.reread()
 
     @cached_property
     def _providers(self) -> Providers:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from aish.agents.roster import AgentRoster
+from aish.agents.toolset import AgentTools
 from aish.app.providers import Providers
 from aish.config import paths
 from aish.config.schema.config import Config, NetworkConfig, StoreConfig, TelemetryConfig
@@ -27,11 +30,13 @@ from aish.frontends.terminal import visible
 from aish.ports import Checkpoints, Clock, ExtensionPoints, Gate, ProcessLiveness, Store, Toolset
 from aish.safety.redaction.redactor import Redactor
 from aish.safety.redaction.secret_formats import looks_secret
+from aish.tools.registry import Registry
 from aish.types.context import Background, ContextRules, SystemTexts
 from aish.types.messages import UserMessage
 from aish.types.models import Preset
 from aish.types.records import Fact
 from aish.types.requests import TurnRequest
+from aish.types.tools import AGENTS_SOURCE
 
 if TYPE_CHECKING:
     from aish.app.project_context import ProjectContext
@@ -81,7 +86,7 @@ class EngineFactory:
 
     def make(
         self,
-        tools: Toolset,
+        tools: Registry,
         gate: Gate,
         store: Callable[[], Store],
         find_background: FindBackground,
@@ -91,10 +96,12 @@ class EngineFactory:
         serving: bool,
         shared: bool,
         checkpoints: Callable[[], Checkpoints] | None = None,
+        agents: AgentRoster,
     ) -> Engine:
+        """`tools` get the one that runs agents in the engine."""
         system = self._config.system
-        return Engine(
-            router=self._make_router(),
+        engine = Engine(
+            router=self._make_router(agents.find_model),
             tools=tools,
             gate=gate,
             store=store,
@@ -107,8 +114,12 @@ class EngineFactory:
             write_through=not serving,
             shared=shared,
             checkpoints=checkpoints,
+            as_agent=partial(agents.as_agent, tools=tools),
             **self._shared,
         )
+        tools.remove(AGENTS_SOURCE)
+        tools.add(AGENTS_SOURCE, AgentTools(agents, lambda: engine))
+        return engine
 
     def derive_engine(self, base: Engine, tools: Toolset, gate: Gate) -> Engine:
         """An engine with the models and the store of another, and its own tools and gate."""
@@ -121,7 +132,7 @@ class EngineFactory:
             **self._shared,
         )
 
-    def _make_router(self) -> Router:
+    def _make_router(self, find_alias: Callable[[str], str | None]) -> Router:
         config = self._config
         router = Router(
             self._providers.all,
@@ -130,6 +141,7 @@ class EngineFactory:
             strict={name for name, settings in config.providers.items() if not settings.use_tool_role},
             catch_all=self._only[0] if len(self._only) == 1 else "",
             candidates=lambda: self._providers.candidates(router.providers),
+            find_alias=find_alias,
         )
         return router
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from aish.config.agents import AgentFile, find_agents
 from aish.config.instructions import InstructionFile, find_instructions
+from aish.config.prompt_files import PromptFile, find_prompt_files
 from aish.config.skills import SkillFile, refresh_skills, stamp_skills
 from aish.frontends.runtime import LaunchContext
 from aish.frontends.terminal import visible
@@ -69,6 +71,14 @@ class ProjectContext:
             known = refresh_skills(known, self._cwd, self._launch.env)
             self._skills_of_now = seen, known
         return known
+
+    @cached_property
+    def agents(self) -> list[AgentFile]:
+        return find_agents(self._cwd, self._launch.env)
+
+    @cached_property
+    def prompt_files(self) -> list[PromptFile]:
+        return find_prompt_files(self._cwd, self._launch.env)
 
     @cached_property
     def text(self) -> str:

@@ -13,6 +13,7 @@ from aish.engine.model.selection import ModelSelector, Routing
 from aish.engine.model.side_call import SideCalls
 from aish.ports import (
     Ask,
+    CallerRights,
     Checkpoints,
     Clock,
     ExtensionPoints,
@@ -29,6 +30,7 @@ from aish.types.decisions import Mode
 from aish.types.events import Event, ToolResult, UsageReported, decode_event
 from aish.types.ids import new_id
 from aish.types.messages import Message, ToolCall
+from aish.types.models import AGENT_MODEL
 from aish.types.requests import TurnLimits, TurnRequest
 from aish.types.tools import ToolSpec
 
@@ -72,10 +74,12 @@ class Engine:
         write_through: bool = False,
         shared: bool = False,
         checkpoints: Callable[[], Checkpoints] | None = None,
+        as_agent: Callable[[TurnRequest], TurnRequest] | None = None,
     ) -> None:
         """`store` may be a function that opens it when it is first needed. `write_through`: events are written before
         they are shown. `shared`: several processes run turns of the same sessions; a turn waits for another process's
-        turn in its session. `checkpoints` None: no turn can be rewound."""
+        turn in its session. `checkpoints` None: no turn can be rewound. `as_agent` narrows a request whose model is the
+        name of an agent to what that agent does."""
         self.router = router
         self._given_store = store
         self.tools = tools
@@ -83,15 +87,12 @@ class Engine:
         self.selector = ModelSelector(router, routing or Routing())
         self._prices = prices or Prices({})
         self._caps = caps or Caps()
-        self._gate = gate
-        self._redactor = redactor
-        self._system = system
-        self._rules = rules or ContextRules()
+        self._gate, self._redactor = gate, redactor
+        self._system, self._rules = system, rules or ContextRules()
         self._find_background = find_background
         self._extensions = extensions or NoExtensions()
-        self._write_through = write_through
-        self.shared = shared
-        self._checkpoints = checkpoints
+        self._write_through, self.shared = write_through, shared
+        self._checkpoints, self._as_agent = checkpoints, as_agent
 
     def turn(
         self,
@@ -101,6 +102,7 @@ class Engine:
         journal: Journal | None = None,
         on_left: Callable[[Sequence[Event]], None] | None = None,
         text_sink: TextSink | None = None,
+        caller: CallerRights | None = None,
     ) -> AbstractAsyncContextManager[AsyncGenerator[Sequence[Event], None]]:
         """Runs one turn and yields its events in batches. An invalid request raises on entering; later failures are
         events.
@@ -108,11 +110,13 @@ class Engine:
         `ask` puts the gate's questions to the user; None means that there is no user to ask. `journal` belongs to the
         run that the turn is part of. Leaving the context stops everything; `on_left` gets the events that were
         not yet yielded then, among them the end. `text_sink` gets single words as they are read from the backend; they
-        are in no batch.
+        are in no batch. `caller` is the turn that starts this one: what is spent here is taken from its budget.
         """
         from aish.engine.turn.runner import TurnContext
 
-        return TurnContext(self._runner, request, ask, journal, on_left, text_sink)
+        if self._as_agent is not None and request.model.startswith(AGENT_MODEL):
+            request = self._as_agent(request)
+        return TurnContext(self._runner, request, ask, journal, on_left, text_sink, caller)
 
     async def refresh_tools(self) -> None:
         """Takes up tools that have changed on the disk, for those who list tools without a turn."""
@@ -189,6 +193,8 @@ class Engine:
 
     async def view_context(self, request: TurnRequest) -> ContextView:
         """What the model would be sent for this request now."""
+        if self._as_agent is not None and request.model.startswith(AGENT_MODEL):
+            request = self._as_agent(request)
         selected = await self.selector.select(request)
         conversation = await self._conversations.preview(request.session, selected.route)
         return await self._builder.view(request, selected, conversation)

@@ -10,9 +10,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from aish.agents.roster import AgentRoster
 from aish.autonomy.destructive_check import Containment
+from aish.config.frontmatter import MarkdownEntry
 from aish.config.instructions import InstructionFile
 from aish.config.load import LoadedConfig
+from aish.config.prompt_files import PromptFile
 from aish.config.schema.config import Config
 from aish.config.skills import SkillFile
 from aish.engine.engine import Engine
@@ -343,8 +346,16 @@ class Runtime(Protocol):
     async def read_skill(self, name: str, file: str = "") -> str:
         """The text of a skill, or of a file of it. Raises ToolError."""
 
+    @property
+    def agents(self) -> AgentRoster:
+        """The agents of the user, of the project and of aish, as they were read."""
+
+    def prompt_files(self) -> Sequence[PromptFile]:
+        """The user's and the project's prompt files, as they were read."""
+
     def reread_project(self) -> None:
-        """Reads the instructions, the skills and the environment again. The next turn begins with what is found."""
+        """Reads the instructions, the skills, the agents, the prompt files and the environment again. The next turn
+        begins with what is found."""
 
     def live_shell(
         self, *, on_output: Callable[[bytes], None], on_notice: Callable[[str], None]
@@ -363,3 +374,12 @@ class Runtime(Protocol):
 
     def discover(self) -> Awaitable[Sequence[Provider]]:
         """Looks for running local model servers."""
+
+
+def find_entries(runtime: Runtime) -> Sequence[tuple[str, MarkdownEntry]]:
+    """What the user and the project have for models besides instructions, each with its kind in words."""
+    return (
+        *(("skill", skill) for skill in runtime.skills()),
+        *(("agent", agent) for agent in runtime.agents.files),
+        *(("command", prompt) for prompt in runtime.prompt_files()),
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from aish.errors import ToolError
-from aish.ports import Toolset
+from aish.ports import CallerRights, Toolset
 from aish.testing.contracts import run_checks
 from aish.tool_calls.schema.validator import schema_errors
 from aish.types.messages import ImagePart, TextPart
@@ -107,6 +107,7 @@ class _Context:
     owner = ""
     is_proved = False
     is_unasked = False
+    rights: CallerRights | None = None
 
     def status(self, text: str) -> None:
         assert isinstance(text, str)

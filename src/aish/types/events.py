@@ -101,7 +101,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     """The one result of a call. After more than a read, it is durable before the next step: this is the outcome.
 
     `repairs` are corrections of the call's name and arguments. `structured` is for programs that call a tool without a
-    model; turns do not have it.
+    model; turns do not have it. `child_turn` is the turn of the agent that the call has run.
     """
 
     name: str
@@ -112,6 +112,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result"):
     truncated_chars: int = 0
     repairs: tuple[Repair, ...] | msgspec.UnsetType = msgspec.UNSET
     structured: StructuredResult | msgspec.UnsetType = msgspec.UNSET
+    child_turn: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class UsageReported(msgspec.Struct, frozen=True, tag="usage", omit_defaults=True):

@@ -116,8 +116,9 @@ class TurnRequest(msgspec.Struct, frozen=True):
     `may_fall_back`: another model may answer if this one cannot be reached. `planner`: plan first, then work; `run` is
     the run of a plan to resume. `stream` False: events may come late, since the client wants the whole answer.
     `live_output`: what running tools print is shown. `traceparent` is the caller's W3C trace context, "" if there is
-    none. `owner` is the key of a tenant, "" for the local user and for administrators. `mode` None: that of the
-    configuration.
+    none. `owner` is the key of a tenant, "" for the local user and for administrators. `models` are globs of the models
+    that it may name. `mode` None: that of the configuration. `agent` is the agent as which the model answers, `parent`
+    the turn, or the session of the user, that has started it.
     """
 
     input: tuple[Message, ...]
@@ -154,7 +155,10 @@ class TurnRequest(msgspec.Struct, frozen=True):
     live_output: bool = False
     traceparent: str = ""
     owner: str = ""
+    models: tuple[str, ...] = ("*",)
     mode: Mode | None = None
+    agent: str = ""
+    parent: str = ""
 
     @property
     def is_autonomous(self) -> bool:

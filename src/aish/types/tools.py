@@ -27,13 +27,21 @@ class Effect(StrEnum):
     NETWORK = "network"
 
 
+class EffectByArgument(msgspec.Struct, frozen=True):
+    """What calls with certain values of an argument can do beyond the effect of their tool."""
+
+    argument: str
+    effects: dict[str, Effect]
+
+
 class ToolSpec(msgspec.Struct, frozen=True):
     """A tool as the engine knows it. `name` is the wire name, `source__tool`.
 
     `paths` are the arguments that name files, at any depth; none means that this is unknown. `beyond`: it may touch
     other files than these. `output_schema` describes its structured results. `hints` are what a foreign server says of
     the tool; None for a tool that comes from no server. `undoable`: it changes only files of the workspace, and `:undo`
-    takes that back; no server can say so of its tools.
+    takes that back; no server can say so of its tools. `runs_turns`: its calls run turns, whose own limits bound them,
+    and the gate decides each effect of such a turn. `by_argument` says what these turns can do.
     """
 
     name: str
@@ -49,15 +57,30 @@ class ToolSpec(msgspec.Struct, frozen=True):
     output_schema: JsonSchema | None = None
     hints: JsonObject | None = None
     undoable: bool = False
+    runs_turns: bool = False
+    by_argument: EffectByArgument | None = None
+
+    def with_effect_of(self, arguments: Arguments) -> ToolSpec:
+        """The tool as this call uses it: with the effect that the call can have."""
+        if self.by_argument is None:
+            return self
+        value = arguments.get(self.by_argument.argument)
+        effect = self.by_argument.effects.get(value) if isinstance(value, str) else None
+        return self if effect is None else msgspec.structs.replace(self, effect=effect)
+
+    def for_gate(self) -> ToolSpec:
+        """The tool as the gate sees it: to run a turn is no effect."""
+        return msgspec.structs.replace(self, effect=Effect.READ) if self.runs_turns else self
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
     """The output of a tool. `is_error` is the tool's own judgement and advisory: the text reaches the model either way.
-    `structured` is the output for programs; models get the parts."""
+    `structured` is the output for programs; models get the parts. `child_turn` is the turn that the call has run."""
 
     parts: tuple[Part, ...]
     is_error: bool = False
     structured: JsonObject | None = None
+    child_turn: str = ""
 
 
 class StructuredResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,6 +162,8 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 # The toolset that searches the turns of a session, and its tool. It is offered when turns have been compacted.
 HISTORY_SOURCE = "history"
 HISTORY_SEARCH = "history__search"
+# The toolset that runs agents. It is offered to models that are not weak.
+AGENTS_SOURCE = "agents"
 # The source of the tools by which a model finds and calls others. They are no toolset, so no toolset may have the name.
 SEARCH_SOURCE = "tools"
 

@@ -48,6 +48,7 @@ class Category(StrEnum):
     PREPLAN = "preplan"
     PLANNER = "planner"
     EMBED = "embed"
+    AGENT = "agent"
 
 
 class Price(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ DEADLINE_S = 30.0
 
 class Context:
     session, turn, call, owner, is_proved, is_unasked = "s", "t", "c", "", False, False
+    rights = None
 
     def status(self, text: str) -> None:
         pass

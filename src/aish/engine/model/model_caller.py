@@ -314,7 +314,7 @@ class ModelCaller:
 
     def _affordable(self, limit: float, prompt_tokens: int | None, wanted: int) -> int:
         """How many of the wanted answer tokens the turn can still pay for."""
-        left = limit - (self._budget.usage.cost or 0.0)
+        left = limit - (self._budget.usage.cost or 0.0) - (self._budget.children.cost or 0.0)
         return self._deps.ledger.affordable(self.route.name, left, prompt_tokens or 0, wanted)
 
     def _step_request(self, messages: tuple[Message, ...]) -> StepRequest:

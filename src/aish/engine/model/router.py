@@ -53,7 +53,11 @@ class Router:
         strict: Collection[str] = (),
         catch_all: str = "",
         candidates: FindCandidates | None = None,
+        find_alias: Callable[[str], str | None] = lambda name: None,
     ) -> None:
+        """`find_alias` returns the name of the model that another name stands for, "" for the default; None if it
+        stands for none."""
+        self._find_alias = find_alias
         self._given = providers
         self._presets = dict(presets or {})
         self._default = default
@@ -90,7 +94,8 @@ class Router:
         name = self._default if name in ("", AUTO) else name
         preset = self._presets.get(name)
         if preset is None:
-            return await self._plain(name)
+            alias = self._find_alias(name)
+            return await (self._plain(name) if alias is None else self.resolve(alias))
         route = await self._plain(preset.model)
         info = msgspec.structs.replace(route.info, context_size=preset.context_size or route.info.context_size)
         return Route(route.provider, info, preset.sampling, preset.system, preset.tool_mode, preset.use_tool_role)

@@ -83,7 +83,10 @@ class Conversations:
             raise SessionNotFound(f"no session {session}", hint="`aish sessions list` shows what there is")
         now_ms = self._clock.now_ms()
         title = self._redact(_title(request.input))
-        await self._store.create_session(SessionRecord(session, now_ms, now_ms, title, route.name))
+        if request.parent:
+            title = f"{request.agent}: {title}"[:_TITLE_CHARS]
+        record = SessionRecord(session, now_ms, now_ms, title, route.name, parent=request.parent)
+        await self._store.create_session(record)
         return _as_one_turn(request.context or (), bounded=request.context is None)
 
     async def take_over(self, session: str, left_by: str) -> None:

@@ -131,9 +131,10 @@ def _place_note(background: Background, earlier: Sequence[tuple[str, str]]) -> s
 
 def add_mode_note(request: TurnRequest, past: Sequence[PastTurn]) -> TurnRequest:
     """The request with a note for the model in the newest message of the user, if its mode is not the one that the
-    model knows of. Never in the system message: a change there would make the backend read everything again."""
+    model knows of. Never in the system message: a change there would make the backend read everything again. The
+    instructions of an agent say what it may do."""
     last = request.input[-1] if request.input else None
-    if request.mode is None or not isinstance(last, UserMessage) or request.mode is _find_mode(past):
+    if request.agent or request.mode is None or not isinstance(last, UserMessage) or request.mode is _find_mode(past):
         return request
     note = TextPart(f"\n\n[aish: {request.mode} mode from now on] {_MODES[request.mode]}")
     with_note = msgspec.structs.replace(last, parts=(*last.parts, note))

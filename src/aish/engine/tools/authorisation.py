@@ -6,7 +6,9 @@ A failure anywhere here is a refusal.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -47,6 +49,8 @@ HIDDEN_SECRET = (
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
+    """`spec` has the effect that this call can have."""
+
     call: ToolCall
     spec: ToolSpec
     arguments: Arguments
@@ -149,7 +153,8 @@ class Authoriser:
             return aish_says(
                 ResultStatus.SCHEMA, f"the arguments as the user changed them do not fit: {'; '.join(errors)}"
             )
-        return msgspec.structs.replace(item, arguments=decision.arguments, edited=True)
+        spec = item.spec.with_effect_of(decision.arguments)
+        return msgspec.structs.replace(item, spec=spec, arguments=decision.arguments, edited=True)
 
     async def _run_hooks(self, item: PreparedCall) -> PreparedCall | Outcome:
         verdict = await self._hooks.before_tool(item.spec, item.arguments)
@@ -167,7 +172,8 @@ class Authoriser:
             return aish_says(
                 ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
             )
-        return msgspec.structs.replace(item, arguments=verdict.arguments, hooked=True)
+        spec = item.spec.with_effect_of(verdict.arguments)
+        return msgspec.structs.replace(item, spec=spec, arguments=verdict.arguments, hooked=True)
 
     async def _report_decision(self, decided: DecisionMade, call: str) -> None:
         """An effect waits until its decision is recorded; a read or a refusal has nothing to wait for."""
@@ -178,7 +184,7 @@ class Authoriser:
 
     def _request_of(self, item: PreparedCall) -> EffectRequest:
         return EffectRequest(
-            item.call.id, item.spec, item.arguments, self._owner, self._turn, self._session, self._mode
+            item.call.id, item.spec.for_gate(), item.arguments, self._owner, self._turn, self._session, self._mode
         )
 
 
@@ -212,6 +218,7 @@ class Consent:
         self._for_turn: set[str] = set()
         self._for_step: set[tuple[str, str]] = set()  # calls that an answer about another call covers, and their kind
         self._expected: Sequence[EffectRequest] = ()
+        self._relaying = asyncio.Lock()
 
     def demand(self, call: str, reason: str) -> None:
         """The user is asked about this call, also if the gate allows it."""
@@ -310,6 +317,22 @@ class Consent:
         elif answer.choice is Choice.STEP:
             self._for_step.update((other.call, question.like) for other in question.others)
         return answer
+
+    @property
+    def is_relaying(self) -> bool:
+        """Whether the user is being asked for a turn that a call has started."""
+        return self._relaying.locked()
+
+    def relay_for(self, call: str) -> Ask | None:
+        """What puts the questions of a turn that this call starts to the user; None if there is none."""
+        return None if self._ask is None else partial(self._relay, self._ask, call)
+
+    async def _relay(self, ask: Ask, call: str, question: Question) -> Answer:
+        """One question at a time, which the events of this turn show, too."""
+        async with self._relaying:
+            await self._channel.send(DecisionAsked(msgspec.structs.replace(question, schema={}, turn="")), call)
+            with self._budget.pause():
+                return await ask(question)
 
     def _is_covered(self, question: Question) -> bool:
         """Whether the user has said yes to calls like this one, or to this very one together with another."""

@@ -16,6 +16,7 @@ import msgspec
 from aish.engine.tools.authorisation import HIDDEN_SECRET, Authoriser, Consent, PreparedCall
 from aish.engine.tools.executor import Executor, Outcome, aish_says
 from aish.engine.tools.selection import ToolSelection
+from aish.engine.tools.turn_rights import TurnRights
 from aish.engine.turn.events import EventChannel, EventFactory
 from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.turn_limits import Budget
@@ -73,23 +74,23 @@ class Dispatcher:
         owner: str = "",
         mode: Mode | None = None,
         live_output: bool = False,
+        rights: TurnRights | None = None,
         hooks: TurnHooks,
     ) -> None:
         """`journal` is that of the run these calls belong to, if any. `owner` and `mode` as in an EffectRequest.
-        `live_output`: what running tools print is passed on."""
-        self._hooks, self._live_output = hooks, live_output
+        `live_output`: what running tools print is passed on. `rights` are those of the turn."""
+        self._rights, self._hooks, self._live_output = rights, hooks, live_output
         self._tools = tools
         self._executor = executor
-        self._budget = budget
-        self._repair = repair
-        self._journal = journal
+        self._budget, self._repair, self._journal = budget, repair, journal
         self._channel = EventChannel(events)
-        consent = Consent(
+        self._consent = consent = Consent(
             gate=gate, ask=ask, ask_about=ask_about, journal=journal, executor=executor, budget=budget,
             channel=self._channel, hooks=hooks,
         )  # fmt: skip
+        session = rights.session if rights else events.session
         self._authoriser = Authoriser(
-            consent, hooks, budget, self._channel, owner=owner, turn=events.turn, session=events.session, mode=mode
+            consent, hooks, budget, self._channel, owner=owner, turn=events.turn, session=session, mode=mode
         )
         self._outcomes: dict[str, Outcome] = {}
         self._begun: set[str] = set()
@@ -174,7 +175,7 @@ class Dispatcher:
         repairs = repaired.repairs
         if spec.name != call.name:
             repairs = (Repair(RepairKind.TOOL_NAME, "", call.name[:MAX_NAME_CHARS], spec.name), *repairs)
-        return PreparedCall(call, spec, repaired.arguments, repairs)
+        return PreparedCall(call, spec.with_effect_of(repaired.arguments), repaired.arguments, repairs)
 
     def _no_such_tool(self, name: str) -> Outcome:
         if self._tools.is_known(name):
@@ -237,8 +238,12 @@ class Dispatcher:
 
     async def _execute(self, item: PreparedCall) -> Outcome:
         def show_output(text: str, left_out_chars: int) -> None:
-            self._channel.send_progress(ToolOutputDelta(text, left_out_chars), item.call.id)
+            if not self._consent.is_relaying:  # it would be drawn over the question
+                self._channel.send_progress(ToolOutputDelta(text, left_out_chars), item.call.id)
 
+        rights = None
+        if item.spec.runs_turns and self._rights is not None:
+            rights = self._rights.for_child(self._tools, self._budget, self._consent.relay_for(item.call.id))
         return await self._executor.run(
             item.spec,
             item.arguments,
@@ -248,6 +253,7 @@ class Dispatcher:
             on_output=show_output if self._live_output else None,
             is_proved=item.is_proved,
             is_unasked=item.is_unasked,
+            rights=rights,
         )
 
     async def _execute_journalled(self, item: PreparedCall) -> Outcome:
@@ -303,6 +309,7 @@ def result_event(
         outcome.duration_ms,
         outcome.truncated_chars,
         repairs or msgspec.UNSET,
+        child_turn=outcome.child_turn or msgspec.UNSET,
     )
 
 

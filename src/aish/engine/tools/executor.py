@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 import msgspec
 
 from aish.errors import ToolError
-from aish.ports import CallContext, Clock, Previewing, Toolset, Witnessing
+from aish.ports import CallContext, CallerRights, Clock, Previewing, Toolset, Witnessing
 from aish.types.messages import ImagePart, Part, TextPart, text_of
 from aish.types.tools import Arguments, Effect, JsonObject, ResultStatus, ToolOutput, ToolSpec
 
@@ -30,13 +30,15 @@ _LEFT_OUT = re.compile(r"\n\[aish\] … (\d{1,18}) bytes left out …\n")
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """`structured` is as the tool gave it. `engine/tools/structured_results.py` prepares it for programs."""
+    """`structured` is as the tool gave it. `engine/tools/structured_results.py` prepares it for programs. `child_turn`
+    is the turn that the call has run."""
 
     status: ResultStatus
     parts: tuple[Part, ...]
     duration_ms: float = 0.0
     truncated_chars: int = 0
     structured: JsonObject | None = None
+    child_turn: str = ""
 
     @property
     def text(self) -> str:
@@ -126,7 +128,9 @@ class _Context:
         *,
         is_proved: bool,
         is_unasked: bool,
+        rights: CallerRights | None,
     ) -> None:
+        self.rights = rights
         self.session = session
         self.turn = turn
         self.call = call
@@ -187,17 +191,21 @@ class Executor:
         on_output: OnOutput | None = None,
         is_proved: bool = False,
         is_unasked: bool = False,
+        rights: CallerRights | None = None,
     ) -> Outcome:
-        """`on_output` gets what the tool prints while it runs; None if it is not shown."""
+        """`on_output` gets what the tool prints while it runs; None if it is not shown. `rights` as in a
+        CallContext."""
         if self._before_effect is not None and spec.effect is not Effect.READ and not is_proved:
             await self._prepare_effect(self._before_effect, on_status)
         started_s = self._clock.monotonic_s()
         relay = OutputRelay(on_output, self._redact) if on_output else None
         output = relay.add if relay else _ignore_output
         context = _Context(
-            self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved, is_unasked=is_unasked
-        )
-        timeout_s = min(spec.timeout_s, deadline_s)
+            self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved, is_unasked=is_unasked,
+            rights=rights,
+        )  # fmt: skip
+        # A turn has a deadline of its own, which waits while the user is asked.
+        timeout_s = None if spec.runs_turns else min(spec.timeout_s, deadline_s)
         try:
             outcome = await self._call_guarded(spec, arguments, context, timeout_s)
         finally:
@@ -244,7 +252,7 @@ class Executor:
             return ""  # then after a crash the user is asked whether the call was made
 
     async def _call_guarded(
-        self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float
+        self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float | None
     ) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))
         try:
@@ -277,7 +285,7 @@ def _outcome_of(spec: ToolSpec, task: asyncio.Task[ToolOutput]) -> Outcome:
         return aish_says(ResultStatus.FAILED, f"{spec.name} failed: {type(error).__name__}: {error}")
     output = task.result()
     status = ResultStatus.TOOL_ERROR if output.is_error else ResultStatus.OK
-    return Outcome(status, output.parts, structured=output.structured)
+    return Outcome(status, output.parts, structured=output.structured, child_turn=output.child_turn)
 
 
 async def _end(task: asyncio.Task[ToolOutput]) -> None:

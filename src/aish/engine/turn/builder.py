@@ -22,6 +22,7 @@ from aish.engine.rewind import TurnCheckpoints
 from aish.engine.tools.dispatch import Dispatcher
 from aish.engine.tools.executor import BeforeEffect, ConcurrencyLimits, Executor
 from aish.engine.tools.selection import MANY_TOOLS, ToolSelection, combine_tools
+from aish.engine.tools.turn_rights import TurnRights
 from aish.engine.turn.events import EventFactory, Transcript
 from aish.engine.turn.hooks import TurnHooks
 from aish.engine.turn.loop import Compaction, Turn, TurnParts
@@ -29,7 +30,7 @@ from aish.engine.turn.resume_state import answer_from
 from aish.engine.turn.turn_limits import Budget, start_budget
 from aish.errors import AishError, UsageError
 from aish.planner.run import question_text
-from aish.ports import Ask, Clock, DynamicToolset, ExtensionPoints, Gate, Toolset
+from aish.ports import Ask, CallerRights, Clock, DynamicToolset, ExtensionPoints, Gate, Toolset
 from aish.runs.journal import Journal
 from aish.types.context import ContextView, SystemTexts
 from aish.types.decisions import Mode
@@ -57,6 +58,7 @@ class _Given(msgspec.Struct, frozen=True):
     budget: Budget
     transcript: Transcript
     hooks: TurnHooks
+    caller: CallerRights | None
 
 
 class TurnBuilder:
@@ -98,13 +100,15 @@ class TurnBuilder:
         ask: Ask | None,
         journal: Journal | None,
         plan: PlanRun | None,
+        caller: CallerRights | None = None,
     ) -> Turn:
+        """`caller` is the turn that starts this one, if any."""
         events = EventFactory(session, new_id("turn"), self._clock.now_ns)
         request, hooks, hook_notices = await self._run_hooks(request, events, selected.route)
-        budget, transcript = start_budget(request.limits, self._clock), Transcript()
+        budget, transcript = start_budget(request.limits, self._clock, caller), Transcript()
         ask = answer_from(request.answers, ask) if request.answers else ask
         toolset = self.toolset(request.dynamic_mcp) if request.dynamic_mcp else self._tools
-        given = _Given(request, selected, ask, journal, toolset, events, budget, transcript, hooks)
+        given = _Given(request, selected, ask, journal, toolset, events, budget, transcript, hooks, caller)
         full = await self._add_notes(request, selected.route, conversation) if _takes_notes(request) else request
         parts, compaction = await self._make_parts(given, full, conversation), None
         if conversation.past and (turns := await parts.model.find_overdue_turns()):
@@ -130,15 +134,17 @@ class TurnBuilder:
     async def _make_parts(self, given: _Given, full: TurnRequest, conversation: Conversation) -> TurnParts:
         """`full` is the request with its notes."""
         selected, events, budget, ask = given.selected, given.events, given.budget, given.ask
-        tools = self._select_for(given.request, given.toolset, conversation, interactive=ask is not None)
+        route, is_asked = selected.route, ask is not None
+        tools = self._select_for(given.request, given.toolset, route, conversation, interactive=is_asked)
         if len(tools.specs) > MANY_TOOLS:
             tools = await self._show_fewer(tools, given.request, selected.route, events.session)
         system = self._system_parts(full, selected.route, conversation, tools)
         model = ModelCaller(
             self._model_deps, selected, full, conversation, system, tools.specs, given.transcript, budget, events
         )
+        rights = TurnRights(full, events, selected.route.name, given.caller)
         make_dispatcher = partial(
-            self.dispatcher, events, budget, tools, ask, full, given.journal, toolset=given.toolset, hooks=given.hooks
+            self.dispatcher, events, budget, tools, ask, rights, given.journal, toolset=given.toolset, hooks=given.hooks
         )
         return TurnParts(tools, conversation.past, model, make_dispatcher)
 
@@ -191,7 +197,7 @@ class TurnBuilder:
         """What the model would be sent for this request now, by parts."""
         await self._extensions.refresh()
         toolset = self.toolset(request.dynamic_mcp)
-        tools = self._select_for(request, toolset, conversation, interactive=True)
+        tools = self._select_for(request, toolset, selected.route, conversation, interactive=True)
         if len(tools.specs) > MANY_TOOLS:
             tools = await self._show_fewer(tools, request, selected.route, request.session)
         request = await self._add_notes(request, selected.route, conversation)
@@ -276,7 +282,7 @@ class TurnBuilder:
         return self._tools
 
     def _select_for(
-        self, request: TurnRequest, toolset: Toolset, conversation: Conversation, *, interactive: bool
+        self, request: TurnRequest, toolset: Toolset, route: Route, conversation: Conversation, *, interactive: bool
     ) -> ToolSelection:
         clients: Sequence[ToolSpec] = request.client_tools
         if not clients and not request.tools:
@@ -286,7 +292,7 @@ class TurnBuilder:
             clients = [spec for spec in clients if spec.name in among]
         return self.select_tools(
             request.tools, interactive=interactive, clients=clients, toolset=toolset, among=among, owner=request.owner,
-            mode=request.mode, searches=conversation.summary.is_searchable,
+            mode=request.mode, searches=conversation.summary.is_searchable, runs_turns=not route.info.is_weak,
         )  # fmt: skip
 
     def select_tools(
@@ -300,9 +306,10 @@ class TurnBuilder:
         owner: str = "",
         mode: Mode | None = None,
         searches: bool = False,
+        runs_turns: bool = False,
     ) -> ToolSelection:
         """The tools that the globs name and the gate shows, and those of the client. `searches`: also the one that
-        searches the session, whose earlier turns are no longer sent."""
+        searches the session, whose earlier turns are no longer sent. `runs_turns`: also those that run turns."""
         toolset = toolset or self._tools
         if not globs:
             return combine_tools(toolset.specs, (), clients)
@@ -314,6 +321,8 @@ class TurnBuilder:
         selected = [spec for spec in known if spec.name in wanted and is_visible(spec, interactive=interactive)]
         if not searches:
             selected = [spec for spec in selected if spec.source != HISTORY_SOURCE]
+        if not runs_turns:
+            selected = [spec for spec in selected if not spec.runs_turns]
         if among is not None:
             selected = [spec for spec in selected if spec.name in among]
         return combine_tools(lambda: known, selected, clients)
@@ -324,7 +333,7 @@ class TurnBuilder:
         budget: Budget,
         tools: ToolSelection,
         ask: Ask | None,
-        request: TurnRequest | None = None,
+        rights: TurnRights | None = None,
         journal: Journal | None = None,
         ask_about: Sequence[str] = (),
         toolset: Toolset | None = None,
@@ -333,14 +342,15 @@ class TurnBuilder:
         after: str = "",
         hooks: TurnHooks | None = None,
     ) -> Dispatcher:
-        """`request` None: the calls are made by a program, without a model; `after` is the session whose last turn has
+        """`rights` None: the calls are made by a program, without a model; `after` is the session whose last turn has
         proposed them."""
+        request = rights.request if rights else None
         hooks = hooks or TurnHooks(self._extensions, session=events.session or after, turn=events.turn, model="")
         owner, mode = (request.owner, request.mode) if request else (owner, mode)
         return Dispatcher(
             tools=tools,
             gate=self._gate,
-            executor=self._make_executor(events, toolset, owner, after, for_programs=request is None),
+            executor=self._make_executor(events, toolset, owner, after, rights),
             budget=budget,
             events=events,
             ask=ask,
@@ -350,11 +360,12 @@ class TurnBuilder:
             owner=owner,
             mode=mode,
             live_output=request is not None and request.live_output,
+            rights=rights,
             hooks=hooks,
         )
 
     def _make_executor(
-        self, events: EventFactory, toolset: Toolset | None, owner: str, after: str, *, for_programs: bool
+        self, events: EventFactory, toolset: Toolset | None, owner: str, after: str, rights: TurnRights | None
     ) -> Executor:
         return Executor(
             tools=toolset or self._tools,
@@ -364,15 +375,17 @@ class TurnBuilder:
             turn=events.turn,
             redact=self._redact,
             owner=owner,
-            for_programs=for_programs,
-            before_effect=self._before_effect(events, after),
+            for_programs=rights is None,
+            before_effect=self._before_effect(events, after, rights),
         )
 
-    def _before_effect(self, events: EventFactory, after: str) -> BeforeEffect | None:
-        """Takes the checkpoint of the turn, or of the last turn of the session that the calls come after."""
-        if not self._checkpoints.is_enabled or not (events.session or after):
+    def _before_effect(self, events: EventFactory, after: str, rights: TurnRights | None) -> BeforeEffect | None:
+        """Takes the checkpoint of the turn, or of the last turn of the session that the calls come after. The effects
+        of an agent belong to the turn that has called it, which has taken its checkpoint before."""
+        after = rights.request.parent if rights else after
+        if not self._checkpoints.is_enabled or (rights and rights.caller) or not (events.session or after):
             return None
-        if events.session:
+        if events.session and not after:
             return partial(self._checkpoints.take, events.session, events.turn)
         return partial(self._checkpoints.take_for_last_turn, after)
 

@@ -33,12 +33,18 @@ from aish.types.usage import Usage
 
 Redact = Callable[[tuple[Message, ...]], tuple[Message, ...]]
 
+_MAX_AGENTS = 100  # the calls of a turn are limited, too
 _SAYING = "interrupted: aish ended before this turn did"
 _UNKNOWN = "interrupted: aish ended while this was under way; it may or may not have had its effect."
 _NOT_RUN = "interrupted: aish ended before this was run."
 
 
 async def close_interrupted_turn(turn: TurnRecord, store: Store, clock: Clock, redact: Redact) -> TurnRecord:
+    """Closes first the turns of agents that it has started."""
+    for session in await store.list_sessions(limit=_MAX_AGENTS, parent=turn.id):
+        for child in await store.list_turns(session.id):
+            if child.end is None:
+                await close_interrupted_turn(child, store, clock, redact)
     transcript, usage, owed = await _read(turn, store, clock)
     for event in owed:
         store.append_events(turn.id, event.seq, event.seq, encode_event(event) + b"\n")

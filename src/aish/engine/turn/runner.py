@@ -32,7 +32,7 @@ from aish.engine.turn.resume_state import (
 )
 from aish.errors import AishError, SessionBusy
 from aish.planner.run import PlanRun, plan_run
-from aish.ports import Ask, Clock, ProcessLiveness, Store, TextSink
+from aish.ports import Ask, CallerRights, Clock, ProcessLiveness, Store, TextSink
 from aish.runs.journal import Journal
 from aish.runs.ownership import RunKeeper
 from aish.types.events import Event
@@ -131,6 +131,7 @@ class TurnRunner:
         ask: Ask | None,
         journal: Journal | None,
         plan: PlanRun | None,
+        caller: CallerRights | None,
     ) -> Recording:
         """Builds the turn and begins its recording. In a session, the start of the turn is stored first."""
         if journal is not None and journal.left_by:
@@ -139,7 +140,7 @@ class TurnRunner:
             conversation = await self._conversations.open(session, request, selected.route)
         else:
             conversation = Conversation(bounded=request.fit)
-        turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan)
+        turn = await self._builder.build(session, request, selected, conversation, ask, journal, plan, caller)
         record = TurnRecord(turn.id, session, 0, selected.route.name, self._clock.now_ms(), (), owner=self._me)
         if not request.kept:
             return self._recorder.begin(turn, record)
@@ -283,6 +284,7 @@ class TurnContext(msgspec.Struct, eq=False):
     _journal: Journal | None
     _on_left: OnLeft | None
     _text_sink: TextSink | None = None
+    _caller: CallerRights | None = None
     _stack: AsyncExitStack | None = None
     _plan: PlanRun | None = None
     _recording: Recording | None = None
@@ -296,7 +298,7 @@ class TurnContext(msgspec.Struct, eq=False):
         if request.kept or request.planner:
             recording = await self._start_exclusive(request, selected)
         else:
-            recording = await runner.start(request, selected, "", self._ask, self._journal, None)
+            recording = await runner.start(request, selected, "", self._ask, self._journal, None, self._caller)
         if recording.turn.retry_key:
             runner.begin_attempt(recording)
         self._recording, self._events = recording, recording.events(self._text_sink)
@@ -308,7 +310,7 @@ class TurnContext(msgspec.Struct, eq=False):
         try:
             self._plan = plan = await self._runner.enter_exclusive(self._stack, request, session, self._journal)
             journal = plan.journal if plan else self._journal
-            return await self._runner.start(request, selected, session, self._ask, journal, plan)
+            return await self._runner.start(request, selected, session, self._ask, journal, plan, self._caller)
         except BaseException:
             await self._stack.__aexit__(*sys.exc_info())
             raise

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import msgspec
 
 from aish.engine.turn.events import NO_ANSWER
-from aish.ports import Clock
+from aish.ports import CallerRights, Clock, SharedBudget
 from aish.types.events import TurnEnd
 from aish.types.requests import TurnLimits
 from aish.types.usage import NOTHING_USED, Usage
@@ -32,22 +32,41 @@ _DESCRIPTIONS = {
 }
 
 
-def start_budget(limits: TurnLimits, clock: Clock) -> Budget:
-    """A budget whose time runs from now on."""
-    return Budget(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s)
+def start_budget(limits: TurnLimits, clock: Clock, caller: CallerRights | None = None) -> Budget:
+    """A budget whose time runs from now on. `caller` is the turn which has started this one."""
+    callers = None if caller is None else caller.budget
+    return Budget(limits, clock.monotonic_s, clock.monotonic_s() + limits.wall_s, callers)
 
 
 class Budget(msgspec.Struct, eq=False):
+    """What a turn spends. What it spends is taken from the budget of its caller, too. `children` is what turns that it
+    has started have spent; `usage` is its own."""
+
     limits: TurnLimits
     _monotonic_s: Callable[[], float]
     _deadline_s: float
+    _caller: SharedBudget | None = None
     steps: int = 0
     tool_calls: int = 0
     usage: Usage = NOTHING_USED
+    children: Usage = NOTHING_USED
 
     @property
     def remaining_s(self) -> float:
-        return max(0.0, self._deadline_s - self._monotonic_s())
+        own_s = max(0.0, self._deadline_s - self._monotonic_s())
+        return own_s if self._caller is None else min(own_s, self._caller.remaining_s)
+
+    def get_remaining(self) -> TurnLimits:
+        """What a turn that this one starts may spend at most."""
+        limits, usage = self.limits, self.usage + self.children
+        return msgspec.structs.replace(
+            limits,
+            max_steps=max(0, limits.max_steps - self.steps),
+            max_tool_calls=max(0, limits.max_tool_calls - self.tool_calls),
+            wall_s=self.remaining_s,
+            max_tokens=None if limits.max_tokens is None else max(0, limits.max_tokens - usage.total_tokens),
+            max_cost=None if limits.max_cost is None else max(0.0, limits.max_cost - (usage.cost or 0.0)),
+        )
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -60,10 +79,19 @@ class Budget(msgspec.Struct, eq=False):
 
     def spend(self, usage: Usage) -> None:
         self.usage = usage if self.usage is NOTHING_USED else self.usage + usage
+        if self._caller is not None:
+            self._caller.spend_for_child(usage)
+
+    def spend_for_child(self, usage: Usage) -> None:
+        self.children = self.children + usage
+        if self._caller is not None:
+            self._caller.spend_for_child(usage)
 
     def take_tool_call(self) -> bool:
         """Counts one more call, if the limit leaves room for it."""
         if self.tool_calls >= self.limits.max_tool_calls:
+            return False
+        if self._caller is not None and not self._caller.take_tool_call():
             return False
         self.tool_calls += 1
         return True
@@ -75,11 +103,16 @@ class Budget(msgspec.Struct, eq=False):
             return TurnEnd.MAX_STEPS
         if self._monotonic_s() >= self._deadline_s:
             return TurnEnd.WALL_TIME
-        if limits.max_tokens is not None and self.usage.total_tokens >= limits.max_tokens:
+        return self.find_spent()
+
+    def find_spent(self) -> TurnEnd | None:
+        limits = self.limits
+        usage = self.usage if self.children is NOTHING_USED else self.usage + self.children
+        if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
             return TurnEnd.TOKENS
-        if limits.max_cost is not None and (self.usage.cost or 0.0) >= limits.max_cost:
+        if limits.max_cost is not None and (usage.cost or 0.0) >= limits.max_cost:
             return TurnEnd.COST
-        return None
+        return None if self._caller is None else self._caller.find_spent()
 
 
 def describe_end(end: TurnEnd, limits: TurnLimits, refusal: str = "") -> str:
