@@ -133,9 +133,11 @@ def _memory_parser(prog: str) -> argparse.ArgumentParser:
 
 def _sessions_parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description="Conversations kept in the store.")
-    parser.set_defaults(limit=20, query="")
+    parser.set_defaults(limit=20, query="", agents=False)
     actions = parser.add_subparsers(dest="action", metavar="list|show|resume|replay|search|export|delete")
-    actions.add_parser("list", help="newest first (the default)").add_argument("--limit", type=int, default=20)
+    listing = actions.add_parser("list", help="newest first (the default)")
+    listing.add_argument("--limit", type=int, default=20)
+    listing.add_argument("--agents", action="store_true", help="the sessions of agents, with the turn that called them")
     search = actions.add_parser("search", help="sessions whose text holds these words")
     search.add_argument("query")
     search.add_argument("--limit", type=int, default=20)

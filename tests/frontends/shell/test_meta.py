@@ -32,6 +32,7 @@ from support.engines import Bench
 async def told(line, **parts):
     """What the shell says to it."""
     shown = io.StringIO()
+    parts.setdefault("runtime", SimpleNamespace(prompt_files=tuple))
     shell = SimpleNamespace(output=Output(shown, shown, color=False), cwd="/work", **parts)
     shell.switch_model = partial(Shell.switch_model, shell)
     await run_meta(shell, line)
@@ -161,6 +162,9 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
         launch_context=SimpleNamespace(env={}),
         workspaces=SimpleNamespace(loaded=SimpleNamespace(files=())),
         instruction_files=tuple,
+        skills=tuple,
+        agents=SimpleNamespace(files=()),
+        prompt_files=tuple,
     )
     request = TurnRequest(input=(user(""),))
     shell = NamelessShell(

@@ -33,6 +33,8 @@ def small(monkeypatch):
     around = SimpleNamespace(env={})
     return SimpleNamespace(
         skills=tuple,
+        agents=SimpleNamespace(files=()),
+        prompt_files=tuple,
         config=Config(),
         notices=(),
         find_commands=find,

@@ -10,8 +10,10 @@ from pathlib import Path
 import msgspec
 
 from aish.config import paths
+from aish.config.agents import find_agents
 from aish.config.instructions import INSTRUCTION_NAMES, find_instructions
 from aish.config.load import check_config, load_config
+from aish.config.prompt_files import find_prompt_files
 from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.tools import PROMPT_FIELDS
@@ -169,23 +171,23 @@ def _distrust(environment: LaunchContext) -> int:
 
 
 def _project_files(environment: LaunchContext) -> list[Path]:
-    """The settings of the project, its instructions and skills for models, and its tools in Python."""
+    """The settings of the project; its instructions, skills, agents and prompt files; and its tools in Python."""
     cwd, env = environment.cwd, environment.env
     settings = paths.find_project_file(cwd, paths.home_dir(env), paths.user_file(env))
     own = paths.config_dir(env)
     instructions = [file.path for file in find_instructions(cwd, env) if file.path.parent != own and not file.problem]
-    skills = [
-        skill.file.path
-        for skill in find_skills(cwd, env)
-        if not skill.file.problem and not skill.folder.is_relative_to(own)
+    entries = [
+        entry.file.path
+        for entry in (*find_skills(cwd, env), *find_agents(cwd, env), *find_prompt_files(cwd, env))
+        if not entry.file.problem and not entry.file.path.is_relative_to(own)
     ]
     tools = [
         tool.file.path for tool in ToolFileFinder(env).find(cwd) if tool.owner == PROJECT and not tool.file.problem
     ]
-    found = [*([settings] if settings else []), *instructions, *skills, *tools]
+    found = [*([settings] if settings else []), *instructions, *entries, *tools]
     if not found:
         raise ConfigError(
-            f"there is no {paths.PROJECT_FILE} here or above, no {INSTRUCTION_NAMES[0]}, no skill and no tool",
+            f"there is no {paths.PROJECT_FILE} here or above, no {INSTRUCTION_NAMES[0]}, skill, agent, command or tool",
             hint="run this inside the project",
         )
     return found

@@ -50,7 +50,7 @@ def run_sessions(arguments: argparse.Namespace, runtime: Runtime) -> int:
 async def _manage_sessions(arguments: argparse.Namespace, store: Store, redacted: Callable[[str], str]) -> int:
     try:
         if arguments.action in ("list", "search"):
-            await _list_sessions(store, limit=arguments.limit, search=arguments.query)
+            await _list_sessions(store, limit=arguments.limit, search=arguments.query, of_agents=arguments.agents)
             return 0
         name = await _resolve(store, arguments.id)
         match arguments.action:
@@ -67,10 +67,14 @@ async def _manage_sessions(arguments: argparse.Namespace, store: Store, redacted
     return 0
 
 
-async def _list_sessions(store: Store, *, limit: int, search: str) -> None:
+async def _list_sessions(store: Store, *, limit: int, search: str, of_agents: bool) -> None:
     if not 1 <= limit <= _MAX_LISTED:
         raise UsageError(f"--limit must be between 1 and {_MAX_LISTED}")
-    sessions = await store.list_sessions(limit=limit, search=search)
+    if of_agents:
+        every = await store.list_sessions(limit=_MAX_LISTED, search=search, parent=None)
+        sessions: Sequence[SessionRecord] = [session for session in every if session.parent][:limit]
+    else:
+        sessions = await store.list_sessions(limit=limit, search=search)
     for session in sessions:
         print(_session_line(session))
     if not sessions:
@@ -124,7 +128,8 @@ async def _find_turns(store: Store, name: str) -> list[TurnRecord]:
 
 def _session_line(session: SessionRecord) -> str:
     when = datetime.fromtimestamp(session.updated_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-    return visible(f"{session.id}  {when}  {session.turns:>3} turns  {session.model}  {session.title}")
+    of = f"  (called by {session.parent})" if session.parent else ""
+    return visible(f"{session.id}  {when}  {session.turns:>3} turns  {session.model}  {session.title}{of}")
 
 
 def _message_text(message: Message) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.errors import SessionNotFound, UsageError
-from aish.frontends.runtime import Runtime
+from aish.frontends.runtime import Runtime, find_entries
 from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.styles import display_for, make_output
 from aish.frontends.signals import run_until_done
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aish.config.instructions import InstructionFile
+    from aish.config.prompt_files import PromptFile
     from aish.engine.engine import Engine
     from aish.ports import Store
     from aish.types.live_shell import CommandHint
@@ -63,8 +64,13 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
         runtime = await ask_about_project(runtime, output, reader)
     for notice in (*runtime.notices, *_instruction_notices(runtime)):
         output.note(f"· {notice}")
+    question, prompt = _expand_prompt_file(runtime, question)
     async with runtime.engine() as engine:
         request = await _make_request(arguments, runtime, question.text)
+        if prompt is not None:
+            from aish.frontends.shell.commands.prompts import narrow_to_prompt
+
+            request = narrow_to_prompt(request, prompt)
         typed = ""
         if is_interactive():
             from aish.frontends.shell.setup import ensure_model
@@ -76,7 +82,7 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
 
 
 def _has_untrusted(runtime: Runtime) -> bool:
-    """Whether the project has instructions or skills for models that the user has not decided about."""
+    """Whether the project has files for models that the user has not decided about."""
     return any(file.state == "untrusted" for file in _files_for_models(runtime))
 
 
@@ -86,12 +92,16 @@ def _instruction_notices(runtime: Runtime) -> Iterator[str]:
             yield f"{file.path} {file.problem}; it is ignored"
         elif file.state == "untrusted":
             yield f"{file.path} is ignored until you trust it: `aish config trust`"
+    if prompts := runtime.prompt_files():
+        from aish.frontends.shell.commands.registry import is_built_in  # few have prompt files
+
+        yield from (f"{one.file.path} is not used: :{one.name} is built in" for one in prompts if is_built_in(one.name))
 
 
 def _files_for_models(runtime: Runtime) -> Sequence[InstructionFile]:
     if not runtime.config.context.environment:
         return ()
-    return *runtime.instruction_files(), *(skill.file for skill in runtime.skills())
+    return *runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime))
 
 
 async def _answer(
@@ -122,6 +132,16 @@ async def _answer(
     ask = make_consent(output, reader, runtime.launch_context.env, yes=arguments.yes)
     await print_turn(engine, request, printer, ask)
     return printer.exit_code
+
+
+def _expand_prompt_file(runtime: Runtime, question: _Question) -> tuple[_Question, PromptFile | None]:
+    """What the prompt file asks, if the question is `:NAME ARGUMENTS`."""
+    if not question.words.startswith(":"):
+        return question, None
+    from aish.frontends.shell.commands.prompts import find_prompt
+
+    found = find_prompt(runtime, question.words)
+    return (question, None) if found is None else (_Question(found[1], question.piped), found[0])
 
 
 async def _make_message(runtime: Runtime, question: _Question, hints: Sequence[CommandHint]) -> UserMessage:

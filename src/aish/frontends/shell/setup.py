@@ -4,13 +4,15 @@ MCP servers."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from aish.config.load import join_names
 from aish.config.user_decisions import content_hash, project_content, refuse, trust_project_file, was_refused
 from aish.engine.engine import Engine
 from aish.errors import AishError, ConfigError, ModelNotFound
-from aish.frontends.runtime import Runtime
+from aish.frontends.runtime import Runtime, find_entries
 from aish.frontends.shell.prompt.line_reader import StdinReader
 from aish.frontends.shell.render.wait_line import waiting_for
 from aish.frontends.terminal import Output, ProgressLine
@@ -100,7 +102,7 @@ async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReade
                 break
         if runtime.config.context.environment:
             await _ask_about_instructions(runtime, output, reader)
-            await _ask_about_skills(runtime, output, reader)
+            await _ask_about_entries(runtime, output, reader)
     except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
         output.note(f"aish: {exc.message}")
     return runtime
@@ -115,31 +117,39 @@ async def _ask_about_instructions(runtime: Runtime, output: Output, reader: Stdi
         runtime.reread_project()
 
 
-async def _ask_about_skills(runtime: Runtime, output: Output, reader: StdinReader) -> None:
-    """One question for all skills of the project; `s` shows their texts first."""
-    skills = [skill for skill in runtime.skills() if skill.file.state == "untrusted"]
-    if not skills:
+async def _ask_about_entries(runtime: Runtime, output: Output, reader: StdinReader) -> None:
+    """One question for all skills, agents and prompt files of the project; `s` shows their texts first."""
+    found = [(kind, entry) for kind, entry in find_entries(runtime) if entry.file.state == "untrusted"]
+    if not found:
         return
-    count = "a skill" if len(skills) == 1 else f"{len(skills)} skills"
-    output.note(f"This project has {count} for models. No model gets what you do not trust.")
-    for skill in skills:
-        output.note(f"  │ {skill.name}: {skill.description}")
+    output.note(f"This project has {_count_kinds(kind for kind, _ in found)}. No model gets what you do not trust.")
+    entries = [entry for _, entry in found]
+    for kind, entry in found:
+        name = entry.name if kind == "skill" else f"{kind} {entry.name}"
+        output.note(f"  │ {name}: {entry.description}")
     env, answer = runtime.launch_context.env, "s"
     while answer == "s":
         reader.drop_typed_ahead()
         typed = await reader.read("Trust as it is now? [y]es [n]o [s]how [l]ater: ")
         answer = (typed or "").strip().lower()[:1]
-        for skill in skills:
+        for entry in entries:
             match answer:
                 case "y":
-                    trust_project_file(skill.file.path, env=env, expected=content_hash(skill.file.content))
+                    trust_project_file(entry.file.path, env=env, expected=content_hash(entry.file.content))
                 case "n":
-                    refuse(skill.file.path, skill.file.content, env=env)
+                    refuse(entry.file.path, entry.file.content, env=env)
                 case "s":
-                    output.note(f"{skill.file.path}:")
-                    for line in skill.file.content.decode("utf-8", "replace").splitlines():
+                    output.note(f"{entry.file.path}:")
+                    for line in entry.file.content.decode("utf-8", "replace").splitlines():
                         output.note(f"  │ {line}")
     runtime.reread_project()
+
+
+def _count_kinds(kinds: Iterable[str]) -> str:
+    """As in "a skill and 2 agents for models"."""
+    counts = Counter(kinds)
+    parts = [f"{'an' if kind == 'agent' else 'a'} {kind}" if n == 1 else f"{n} {kind}s" for kind, n in counts.items()]
+    return f"{join_names(parts)} for models"
 
 
 async def _ask_about(path: Path, notes: tuple[str, str], runtime: Runtime, output: Output, reader: StdinReader) -> bool:

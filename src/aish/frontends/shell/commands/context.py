@@ -11,6 +11,7 @@ import msgspec
 
 from aish.config.instructions import InstructionFile
 from aish.engine.model.ledger import day_start_ms, dollars
+from aish.frontends.runtime import find_entries
 from aish.frontends.shell.ask_model import ask_model, ask_other_model
 from aish.frontends.shell.commands.arguments import unknown_argument
 from aish.frontends.shell.shell import Shell
@@ -103,7 +104,7 @@ async def init(shell: Shell, rest: str) -> None:
 async def reload(shell: Shell, rest: str) -> None:
     """Reads the project's instructions and the environment again."""
     shell.runtime.reread_project()
-    files = await asyncio.to_thread(lambda: [*shell.runtime.instruction_files(), *_skill_files(shell)])
+    files = await asyncio.to_thread(lambda: [*shell.runtime.instruction_files(), *_entry_files(shell)])
     for file in files:
         state = file.problem or (
             "the model gets it" if file.state == "trusted" else f"{file.state}: `:trust` accepts it"
@@ -113,8 +114,8 @@ async def reload(shell: Shell, rest: str) -> None:
         shell.output.note("this project has no instructions for models (AGENTS.md); :init proposes some")
 
 
-def _skill_files(shell: Shell) -> list[InstructionFile]:
-    return [skill.file for skill in shell.runtime.skills()]
+def _entry_files(shell: Shell) -> list[InstructionFile]:
+    return [entry.file for _, entry in find_entries(shell.runtime)]
 
 
 async def skills(shell: Shell, rest: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from aish.config.reference import show_rows
 from aish.errors import SessionNotFound, UsageError
 from aish.frontends.mentions import tree_lines
+from aish.frontends.runtime import find_entries
 from aish.frontends.shell.approvals.consent import level_line, verdict_lines
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path, unknown_argument
@@ -283,7 +284,8 @@ async def _confirm_trust(shell: Shell) -> bool:
     """Whether the user means it, asked where there is something to trust."""
     runtime = shell.runtime
     found = [str(file.path) for file in runtime.workspaces.loaded.files if file.ignored]
-    found += [str(file.path) for file in runtime.instruction_files() if file.state in ("untrusted", "refused")]
+    files = (*runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime)))
+    found += [str(file.path) for file in files if file.state in ("untrusted", "refused")]
     if not found:
         return True
     for path in found:

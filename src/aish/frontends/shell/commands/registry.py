@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import textwrap
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from importlib import import_module
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,6 +37,7 @@ class Argument(StrEnum):
     SESSION = "SESSION"
     SERVER = "SERVER"
     SKILL = "SKILL"
+    AGENT_TEXT = "AGENT TASK"
     TOOL = "TOOL"
     PATH = "PATH"
     SWITCH = "on|off"
@@ -52,27 +54,58 @@ class Command(msgspec.Struct, frozen=True):
     run: Run
     argument: Argument = Argument.NONE
     words: tuple[str, ...] = ()  # subcommands
+    hint: str = ""  # stands for the argument in the usage
 
     @property
     def usage(self) -> str:
-        return " ".join(filter(None, ("|".join(self.words), self.argument.value)))
+        return " ".join(filter(None, ("|".join(self.words), self.hint or self.argument.value)))
+
+
+class ExtraCommands(Protocol):
+    """A source of commands besides the built-in ones."""
+
+    def __call__(self, shell: Shell) -> Mapping[str, Command]: ...
+
+
+# Each is a `module.function` of this package, an ExtraCommands, that is imported when commands are looked up. Of
+# commands with one name the first source counts.
+EXTRA_SOURCES = ("prompts.find_commands",)
 
 
 def _lazy(target: str) -> Run:
     """A `module.function` of this package that is imported when it is first run, which keeps the first prompt fast."""
-    module, _, name = target.partition(".")
 
     async def run(shell: Shell, rest: str) -> None:
-        await getattr(import_module(f"aish.frontends.shell.commands.{module}"), name)(shell, rest)
+        await _import(target)(shell, rest)
 
     return run
+
+
+def _import(target: str) -> Any:
+    module, _, name = target.partition(".")
+    return getattr(import_module(f"aish.frontends.shell.commands.{module}"), name)
+
+
+def find_commands(shell: Shell) -> dict[str, Command]:
+    """The built-in commands, then those of the other sources, which never take the name of a built-in one."""
+    found = dict(COMMANDS)
+    for source in EXTRA_SOURCES:
+        for name, command in _import(source)(shell).items():
+            if name not in _ALIASES:
+                found.setdefault(name, command)
+    return found
+
+
+def is_built_in(name: str) -> bool:
+    return name in COMMANDS or name in _ALIASES
 
 
 async def _help(shell: Shell, rest: str) -> None:
     wanted = rest.strip().lower().lstrip(":")
     columns = columns_of(shell.output.out)()
     group = ""
-    found = {n: c for n, c in COMMANDS.items() if wanted in n or wanted in c.help.lower() or wanted in c.group.lower()}
+    commands = find_commands(shell)
+    found = {n: c for n, c in commands.items() if wanted in n or wanted in c.help.lower() or wanted in c.group.lower()}
     for name, command in found.items():
         if command.group != group:
             group = command.group
@@ -110,6 +143,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "highlight": Command("Talk", "colour code in answers", _lazy("conversation.highlight"), A.SWITCH),
     "delegate": Command("Talk", "ask another model", _lazy("context.delegate"), A.MODEL_TEXT),
+    "agent": Command("Talk", "give a task to an agent", _lazy("agents.agent"), A.AGENT_TEXT),
     "route": Command(
         "Talk", "which model a question would go to", _lazy("context.route"), words=("check", "on", "off"),
     ),
@@ -158,8 +192,9 @@ COMMANDS: dict[str, Command] = {
     "config": Command("aish", "the settings that hold", _lazy("conversation.config"), words=("show", "path")),
     "init": Command("aish", "have the model write an AGENTS.md for this project", _lazy("context.init"), A.TEXT),
     "reload": Command("aish", "read the project's instructions (AGENTS.md) again", _lazy("context.reload")),
+    "agents": Command("aish", "the agents of yours, of this project and of aish", _lazy("agents.agents")),
     "skills": Command("aish", "the skills of yours and of this project", _lazy("context.skills"), A.SKILL),
-    "trust": Command("aish", "trust this project's settings and instructions", _lazy("conversation.trust")),
+    "trust": Command("aish", "trust the files of this project that aish reads", _lazy("conversation.trust")),
     "redact": Command("aish", "show a text as it would be stored", _lazy("conversation.redact"), A.TEXT),
     "doctor": Command("aish", "what works here", _lazy("conversation.doctor")),
     "clear": Command("aish", "clear the screen", _lazy("conversation.clear")),
@@ -182,9 +217,9 @@ def needs_workspace(text: str) -> bool:
 
 async def run_meta(shell: Shell, text: str) -> None:
     name, _, rest = text.partition(" ")
-    command = COMMANDS.get(_ALIASES.get(name, name))
+    command = COMMANDS.get(_ALIASES.get(name, name)) or (commands := find_commands(shell)).get(name)
     if command is None:
-        similar = difflib.get_close_matches(name, COMMANDS, n=2)
+        similar = difflib.get_close_matches(name, commands, n=2)
         hint = f"; did you mean :{' or :'.join(similar)}?" if similar else "; :help lists them"
         shell.output.note(f"there is no command :{name}{hint}")
         return

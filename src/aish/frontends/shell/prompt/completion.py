@@ -46,9 +46,10 @@ class ShellCompleter(Completer):
 
     async def _find(self, text: str, document: Document) -> list[Completion]:
         stripped = text.lstrip()
-        if stripped.startswith(":"):
+        mention = _MENTION.search(text)
+        if stripped.startswith(":") and mention is None:
             return await self._complete_meta(stripped[1:])
-        if mention := _MENTION.search(text):
+        if mention:
             paths = _list_paths(self._shell.cwd, mention[1].lstrip('"'))
             return [Completion(_quote_mention(path), -len(mention[1])) for path in paths]
         if found := _SKILL.fullmatch(stripped):
@@ -68,13 +69,13 @@ class ShellCompleter(Completer):
         return await _complete_command(live, text)
 
     async def _complete_meta(self, text: str) -> list[Completion]:
-        from aish.frontends.shell.commands.registry import COMMANDS
+        from aish.frontends.shell.commands.registry import find_commands
 
-        words = text.split(" ")
+        words, commands = text.split(" "), find_commands(self._shell)
         if len(words) == 1:
-            names = [name for name in COMMANDS if name.startswith(words[0])]
-            return [Completion(f"{name} ", -len(words[0]), display_meta=COMMANDS[name].help) for name in names]
-        command = COMMANDS.get(words[0])
+            names = [name for name in commands if name.startswith(words[0])]
+            return [Completion(f"{name} ", -len(words[0]), display_meta=commands[name].help) for name in names]
+        command = commands.get(words[0])
         if command is None:
             return []
         last = words[-1]
@@ -106,6 +107,8 @@ class ShellCompleter(Completer):
                 return list(shell.runtime.mcp_servers)
             case Argument.SKILL:
                 return sorted(shell.skill_names())
+            case Argument.AGENT_TEXT:
+                return [agent.name for agent in shell.runtime.agents.definitions]
             case Argument.TOOL:
                 return [spec.name for spec in shell.engine.tools.specs()]
             case Argument.PATH:
