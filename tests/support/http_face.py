@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from aish.agents.roster import AgentRoster
 from aish.config.schema.config import Config, LimitsConfig, ServeConfig
 from aish.engine.engine import Engine
 from aish.frontends.http.server.app import App
@@ -35,6 +36,7 @@ class FakeRuntime:
         self.waited_for = False
         self.reloads_to: FakeRuntime | None = None
         self.containment = FakeSandbox()
+        self.agents = AgentRoster()
 
     @asynccontextmanager
     async def engine(self, *, serving: bool = False, shared: bool = False) -> AsyncIterator[Engine]:

@@ -1,7 +1,7 @@
 """`GET /v1/models`, and how many tokens a request has.
 
-Presets come first in the list: they are the names that the operator chose. Tokens are counted by the backend's own
-tokenizer where it has one, else estimated from the characters.
+Presets come first in the list: they are the names that the operator chose. Agents follow. Tokens are counted by the
+backend's own tokenizer where it has one, else estimated from the characters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aish.frontends.http.server.http_errors import HttpProblem
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import RequestTools
 from aish.types.messages import AssistantMessage, Message
-from aish.types.models import ModelProfile
+from aish.types.models import AGENT_MODEL, ModelProfile
 
 
 class ModelRoutes:
@@ -30,6 +30,8 @@ class ModelRoutes:
     async def reply_with_models(self, exchange: Exchange, caller: Caller) -> None:
         infos = await self._service.engine.router.list_models()
         named = {name: _meant(preset, infos) for name, preset in self._service.runtime.config.presets.items()}
+        agents = self._service.runtime.agents.offered
+        named |= {f"{AGENT_MODEL}{agent.name}": _find_listed(agent.model, infos) for agent in agents}
         named |= {info.name: info for info in infos}
         shown = [self._object(info, name) for name, info in named.items() if caller.may_use_model(name)]
         await exchange.reply(200, msgspec.json.encode({"object": "list", "data": shown}))
@@ -59,11 +61,15 @@ class ModelRoutes:
 
 
 def _meant(preset: PresetConfig, infos: Sequence[ModelProfile]) -> ModelProfile:
-    """Uses what the providers have listed, without asking again."""
-    found = next((info for info in infos if preset.model in (info.name, info.id)), None)
-    provider, colon, model = preset.model.partition(":")
-    info = found or (ModelProfile(provider, model) if colon else ModelProfile("", preset.model))
+    info = _find_listed(preset.model, infos)
     return msgspec.structs.replace(info, context_size=preset.context_size or info.context_size)
+
+
+def _find_listed(name: str, infos: Sequence[ModelProfile]) -> ModelProfile:
+    """Uses what the providers have listed, without asking again."""
+    found = next((info for info in infos if name in (info.name, info.id)), None)
+    provider, colon, model = name.partition(":")
+    return found or (ModelProfile(provider, model) if colon else ModelProfile("", name))
 
 
 _CHARS_A_TOKEN = 4

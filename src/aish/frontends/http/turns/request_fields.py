@@ -17,6 +17,7 @@ from aish.frontends.http.server.http_errors import HttpProblem, bad_field, check
 from aish.frontends.http.server.service import Service
 from aish.frontends.http.turns.tool_fields import (
     RequestTools,
+    add_agent_tools,
     runnable_tools,
 )
 from aish.frontends.long_runs import make_planning
@@ -154,13 +155,14 @@ def build_turn_request(
         check_has_input("messages", messages)
     context, new = ((), tuple(messages)) if from_store else split_conversation(messages)
     who, owner = exchange.headers.first(RETRY_HEADERS), caller.owner
+    ours = runnable_tools(service, caller, tools) if tools.agreed else tools.ours
     return TurnRequest(
         input=new,
         session=session,
         kept=bool(session),
         may_be_new=True,
         context=None if from_store else context,
-        tools=runnable_tools(service, caller, tools) if tools.agreed else tools.ours,
+        tools=add_agent_tools(service, caller, model, ours),
         dynamic_mcp="" if tools.dynamic is None else tools.dynamic.name,
         client_tools=tools.clients,
         tool_mode=extensions.tool_mode,
@@ -177,6 +179,7 @@ def build_turn_request(
         sampling=sampling,
         stream=stream,
         owner=owner,
+        models=caller.models,
         payer=caller.payer,
     )
 

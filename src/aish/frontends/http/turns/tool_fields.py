@@ -17,6 +17,7 @@ from aish.frontends.http.server.http_errors import HttpProblem, bad_field
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import DynamicMcpTools
 from aish.types.globs import Globs, globs_of
+from aish.types.models import AGENT_MODEL
 from aish.types.requests import ToolChoice
 from aish.types.tools import Effect, ToolSpec, wire_name
 
@@ -148,6 +149,14 @@ def runnable_tools(service: Service, caller: Caller, tools: RequestTools) -> tup
     )
     free = {spec.name for spec in offered}
     return tuple(name for name in tools.ours if name in free or name in tools.agreed)
+
+
+def add_agent_tools(service: Service, caller: Caller, model: str, ours: tuple[str, ...]) -> tuple[str, ...]:
+    """The tools of the request. Where an agent answers, also all that the key covers: the agent chooses among them."""
+    if not model.startswith(AGENT_MODEL) or service.runtime.agents.find_model(model) is None:
+        return ours
+    known = (spec.name for spec in service.engine.tools.specs())
+    return (*ours, *caller.filter_tools([name for name in known if name not in ours]))
 
 
 def check_globs(field: str, globs: Sequence[str]) -> None:

@@ -198,6 +198,7 @@ function call(span) {
     ...titled("Arguments", span.arguments === undefined ? "" : pretty(span.arguments)),
     ...(span.question ? asked(span.question) : []),
     ...(span.decision ? decided(span) : []),
+    span.result?.child_turn ? make("p", {}, make("a", { href: `#/trace/${encodeURIComponent(span.result.child_turn)}` }, "Trace of the agent")) : null,
     ...(span.result ? [make("h3", {}, `Result: ${span.result.status}, ${duration(span.result.duration_ms)}`), partNodes(span.result.parts)] : []),
   ];
 }

@@ -89,7 +89,7 @@ export class Trace {
   _decision_asked(event, body) {
     const call = this.#call(event, body.question.tool);
     call.question = body.question;
-    call.asked = event.at_ms;
+    if (!call.decided) call.asked = event.at_ms; // later questions are those of an agent that the call has started
   }
 
   _decision_made(event, body) {

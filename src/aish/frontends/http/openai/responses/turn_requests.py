@@ -47,7 +47,7 @@ from aish.frontends.http.turns.request_fields import (
     read_traceparent,
     split_conversation,
 )
-from aish.frontends.http.turns.tool_fields import ToolsByServer, check_count, choose_tools
+from aish.frontends.http.turns.tool_fields import ToolsByServer, add_agent_tools, check_count, choose_tools
 from aish.frontends.runtime import DynamicMcpTools
 from aish.ports import Ask
 from aish.safety.policy.rules import SHELL_TOOL
@@ -329,7 +329,7 @@ def _base(
         context=None if from_store else (),
         fit=body.truncation == "auto",
         system=body.instructions or "",
-        tools=chosen.ours,
+        tools=add_agent_tools(service, caller, body.model, chosen.ours),
         dynamic_mcp=chosen.dynamic.name if chosen.dynamic is not None else "",
         client_tools=chosen.clients,
         tool_mode=body.tool_mode,
@@ -345,6 +345,7 @@ def _base(
         traceparent=read_traceparent(exchange),
         stream=bool(body.stream or body.background),
         owner=caller.owner,
+        models=caller.models,
         payer=caller.payer,
     )
 
