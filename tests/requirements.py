@@ -48,6 +48,18 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "engine/tools/test_dispatch.py::test_an_unknown_tool*",
         "engine/tools/test_dispatch.py::test_a_known_tool_outside*",
     ),
+    "an agent does no more than its caller may, and ends with it": (
+        "agents/test_agent_runs.py::*",
+        "e2e/test_shell_agents.py::test_an_agent*",
+        "e2e/test_shell_agents.py::test_agents*",
+        "e2e/test_shell_agents.py::test_the_calls*",
+        "frontends/http/test_agents.py::*",
+        "config/test_agents.py::*",
+    ),
+    "a Markdown file is a command, once it is trusted": (
+        "config/test_prompt_files.py::*",
+        "e2e/test_shell_agents.py::test_a_prompt_file*",
+    ),
     "§5 the repeat guard asks, or stops": (
         "engine/tools/test_dispatch.py::test_the_same_call_three_times*",
         "engine/tools/test_dispatch.py::test_a_person_may_let_a_repeated*",

@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 
 from aish.cli.parsers import PARSERS
+from aish.config.agents import parse_agent
+from aish.config.instructions import read_own_file
 from aish.config.schema.config import ServeConfig
 from aish.frontends.http.server.serve import read_listen
 
@@ -44,3 +46,10 @@ def test_the_proxy_and_the_clients_look_for_the_server_where_it_is():
     codex = tomllib.loads((EXAMPLES / "codex.toml").read_text())
     assert codex["model_providers"]["aish"]["base_url"] == BASE_URL
     assert BASE_URL in (EXAMPLES / "sdk.py").read_text()
+
+
+def test_each_agent_can_be_used():
+    files = sorted((EXAMPLES / "agents").glob("*.md"))
+    agents = [parse_agent(file.stem, read_own_file(file)) for file in files]
+    assert [agent.name for agent in agents if agent.is_usable] == ["explorer", "reviewer", "tester"]
+    assert [agent.name for agent in agents if agent.definition.only_reads] == ["reviewer"]
