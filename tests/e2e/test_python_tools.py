@@ -169,3 +169,70 @@ async def test_another_agent_gets_a_new_tool_over_mcp_without_a_restart(command:
 
 async def _lists(session: Any) -> bool:
     return "my__weekday" in [tool.name for tool in await session.refresh_tools()]
+
+
+COMMANDS = """
+from aish import Prompt, command
+
+
+@command("twice")
+def twice(text: str) -> str:
+    "Says it twice."
+    return f"{text} {text}"
+
+
+@command("standup")
+def standup(days: int = 1) -> Prompt:
+    "What was done."
+    return Prompt(f"the last {days} days")
+"""
+
+
+def write_commands(folder: Path) -> None:
+    path = folder / ".config" / "aish" / "tools" / "commands.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(COMMANDS)
+
+
+async def test_commands_in_python_are_commands_of_the_shell(home: Path):
+    write_commands(home / "home")
+    async with shell(home) as term:
+        await did(term, ":twice so and", "so and so and")
+        await did(term, ":standup 3", "The result of runtime__echo is the last 3 days.")
+        await did(term, ":standup 1 2", "too many arguments: it takes [DAYS]")
+        await did(term, ":help twice", "Says it twice.")
+        await did(term, ":twicce", "did you mean :twice?")
+
+
+def test_commands_in_python_run_from_the_command_line(command: Command):
+    write_commands(command.home)
+    ran = command.run("twice", "so", "and")
+    assert (ran.code, ran.out) == (0, "so and so and\n")
+    name = command.write_script("play", [[{"text": "It was quiet."}]])
+    ran = command.run("--model", name, "standup", "3")
+    assert (ran.code, ran.out.strip()) == (0, "It was quiet.")
+    assert command.run("--model", name, "standup", "x").code == 1
+
+
+def test_an_extension_brings_instructions_skills_commands_and_agents(command: Command):
+    folder = Path(__file__).parents[2] / "examples/tickets/aish_tickets"
+    assert command.run("extensions", "add", "--yes", str(folder)).code == 0
+    name = command.write_script("play", [[{"text": "ok"}]])
+    assert command.run("--model", name, ":triage", "the old ones").out.strip() == "ok"
+    ran = command.run("--model", name, "--json", "hello")
+    assert ran.code == 0
+    ran = command.run("sessions", "show", "latest")
+    assert "hello" in ran.out
+
+
+async def test_a_project_with_tools_is_asked_about_at_the_start_of_the_shell(home: Path):
+    path = home / "work" / ".aish" / "tools" / "weekday.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(CODE.replace("{form}", "%A"))
+    steps = [[{"call": {"index": 0, "id": "c1", "name": "project__weekday", "arguments": '{"date": "2026-11-19"}'}}]]
+    async with shell(home, "--model", model(home, [*steps, CALL[1]]), ready=False) as term:
+        await term.sees("This project has tools in Python")
+        await term.sees("They run as you, outside of the sandbox.")
+        await term.enter("y")
+        await term.prompts()
+        await did(term, "? go", "Thursday")

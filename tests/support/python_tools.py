@@ -37,3 +37,19 @@ class CallRecord:
     async def _ask(self, text: str, choices: Sequence[str]) -> str | None:
         self.questions.append((text, list(choices)))
         return self._answer
+
+
+class NoExtensions:
+    """A runtime's extensions where there are none."""
+
+    commands: dict[str, object] = {}
+    problems: tuple[str, ...] = ()
+
+    async def refresh(self) -> tuple[str, ...]:
+        return ()
+
+    def tool_files(self) -> tuple[()]:
+        return ()
+
+    def has_tools_of(self, source: str) -> bool:
+        return False

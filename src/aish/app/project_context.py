@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aish.config.agents import AgentFile, find_agents
 from aish.config.instructions import InstructionFile, find_instructions
 from aish.config.prompt_files import PromptFile, find_prompt_files
 from aish.config.skills import SkillFile, refresh_skills, stamp_skills
+from aish.errors import ConfigError
 from aish.frontends.runtime import LaunchContext
 from aish.frontends.terminal import visible
+
+if TYPE_CHECKING:
+    from aish.config.extensions import Part
 
 _OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
 _PACKAGE_MANAGERS = ("apt", "dnf", "yum", "pacman", "zypper", "apk", "xbps-install", "emerge", "nix-env", "brew", "pkg")
@@ -55,7 +60,7 @@ class ProjectContext:
 
     @cached_property
     def instruction_files(self) -> list[InstructionFile]:
-        return find_instructions(self._cwd, self._launch.env)
+        return find_instructions(self._cwd, self._launch.env, self._parts("instructions"))
 
     @cached_property
     def _first_skills(self) -> list[SkillFile]:
@@ -65,20 +70,34 @@ class ProjectContext:
     @property
     def skills(self) -> list[SkillFile]:
         """The skills as they are on disk now."""
-        seen = tuple(stamp_skills(self._cwd, self._launch.env))
+        more = self._parts("skills")
+        seen = tuple(stamp_skills(self._cwd, self._launch.env, more))
         before, known = self._skills_of_now
         if before != seen:
-            known = refresh_skills(known, self._cwd, self._launch.env)
+            known = refresh_skills(known, self._cwd, self._launch.env, more)
             self._skills_of_now = seen, known
         return known
 
     @cached_property
     def agents(self) -> list[AgentFile]:
-        return find_agents(self._cwd, self._launch.env)
+        return find_agents(self._cwd, self._launch.env, self._parts("agents"))
 
     @cached_property
     def prompt_files(self) -> list[PromptFile]:
-        return find_prompt_files(self._cwd, self._launch.env)
+        return find_prompt_files(self._cwd, self._launch.env, self._parts("commands"))
+
+    def _parts(self, name: Part) -> Sequence[Path]:
+        return self._extension_parts.get(name, ())
+
+    @cached_property
+    def _extension_parts(self) -> Mapping[Part, Sequence[Path]]:
+        """What extensions have for models. Extensions that cannot be read are told of by their own commands."""
+        from aish.config.extensions import find_usable_parts
+
+        try:
+            return find_usable_parts(self._launch.env)
+        except ConfigError:
+            return {}
 
     @cached_property
     def text(self) -> str:

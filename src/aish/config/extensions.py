@@ -90,6 +90,14 @@ def find_extensions(env: Mapping[str, str]) -> list[Extension]:
     return [_read_pinned(name, pin) for name, pin in sorted(_read_pins(env).items())]
 
 
+def find_usable_parts(env: Mapping[str, str]) -> dict[Part, list[Path]]:
+    """The files and folders of each part, of the extensions that are enabled and have not changed since."""
+    if not pins_file(env).exists():
+        return {}
+    usable = [each for each in find_extensions(env) if each.is_usable]
+    return {name: [path for each in usable if (path := each.part(name)) is not None] for name in PARTS}
+
+
 def find_available(env: Mapping[str, str]) -> list[Extension]:
     """The enabled extensions, and installed packages that could be enabled."""
     enabled = {each.name: each for each in find_extensions(env)}

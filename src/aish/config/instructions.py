@@ -7,7 +7,7 @@ user's own settings. A file of a project has no effect until the user trusts it,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,10 +31,11 @@ class InstructionFile(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def find_instructions(cwd: Path, env: Mapping[str, str]) -> list[InstructionFile]:
-    """The user's own file first, then those of the project from its root down to `cwd`."""
+def find_instructions(cwd: Path, env: Mapping[str, str], more: Sequence[Path] = ()) -> list[InstructionFile]:
+    """The user's own file first, then `more` files that the user trusts, then those of the project from its root down
+    to `cwd`."""
     own = paths.config_dir(env) / INSTRUCTION_NAMES[0]
-    files = [read_own_file(own)] if own.is_file() else []
+    files = [read_own_file(path) for path in (own, *more) if path.is_file()]
     root, folders = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(env)))
     for folder in folders:
         path = next((folder / name for name in INSTRUCTION_NAMES if (folder / name).is_file()), None)

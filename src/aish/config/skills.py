@@ -7,7 +7,7 @@ a project's instructions. What else lies in the folder (scripts, references) is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -41,13 +41,15 @@ class SkillFile(MarkdownEntry, frozen=True):
         return self.file.path.parent
 
 
-def find_skills(cwd: Path, env: Mapping[str, str]) -> list[SkillFile]:
-    """The user's own skills first, then those of the project, nearest folder first. Of skills with one name the first
-    one is usable, and the others have a problem."""
-    return choose_by_name(_read_all(cwd, env), MAX_SKILLS)
+def find_skills(cwd: Path, env: Mapping[str, str], more: Sequence[Path] = ()) -> list[SkillFile]:
+    """The user's own skills first, then those in `more` folders that the user trusts, then those of the project, the
+    nearest folder first. Of skills with one name the first one is usable, and the others have a problem."""
+    return choose_by_name(_read_all(cwd, env, more), MAX_SKILLS)
 
 
-def refresh_skills(known: Iterable[SkillFile], cwd: Path, env: Mapping[str, str]) -> list[SkillFile]:
+def refresh_skills(
+    known: Iterable[SkillFile], cwd: Path, env: Mapping[str, str], more: Sequence[Path] = ()
+) -> list[SkillFile]:
     """The skills as they are now. A skill whose file has changed stays as the user trusted it."""
     trusted = {skill.file.path: skill for skill in known if skill.is_usable}
     return [
@@ -56,7 +58,7 @@ def refresh_skills(known: Iterable[SkillFile], cwd: Path, env: Mapping[str, str]
         and (before := trusted.get(skill.file.path)) is not None
         and is_trusted(before.file.path, before.file.content, env=env)
         else skill
-        for skill in find_skills(cwd, env)
+        for skill in find_skills(cwd, env, more)
     ]
 
 
@@ -64,23 +66,24 @@ def own_skills_folder(env: Mapping[str, str]) -> Path:
     return paths.config_dir(env) / _OWN_FOLDER
 
 
-def stamp_skills(cwd: Path, env: Mapping[str, str]) -> Iterator[str]:
+def stamp_skills(cwd: Path, env: Mapping[str, str], more: Sequence[Path] = ()) -> Iterator[str]:
     """Yields a text for each skill file, which is another one when the file, or what the user trusts, has changed."""
-    for path in (trust_file(env), *islice((path for path, _ in _find_files(cwd, env)), MAX_SKILLS)):
+    for path in (trust_file(env), *islice((path for path, _ in _find_files(cwd, env, more)), MAX_SKILLS)):
         with suppress(OSError):
             status = path.stat()
             yield f"{path} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
-def _read_all(cwd: Path, env: Mapping[str, str]) -> Iterator[SkillFile]:
-    for path, root in _find_files(cwd, env):
+def _read_all(cwd: Path, env: Mapping[str, str], more: Sequence[Path]) -> Iterator[SkillFile]:
+    for path, root in _find_files(cwd, env, more):
         yield parse_skill(read_own_file(path) if root is None else read_project_file(path, root, env))
 
 
-def _find_files(cwd: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, Path | None]]:
-    """Yields each skill file with the root of its project, None for the user's own."""
-    for path in _skill_files(own_skills_folder(env)):
-        yield path, None
+def _find_files(cwd: Path, env: Mapping[str, str], more: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
+    """Yields each skill file with the root of its project, None for the user's own and those in `more` folders."""
+    for folder in (own_skills_folder(env), *more):
+        for path in _skill_files(folder):
+            yield path, None
     for root, folder in find_project_subfolders(PROJECT_FOLDERS, cwd, env):
         for path in _skill_files(folder):
             yield path, root

@@ -27,12 +27,13 @@ from aish.types.runs import RunKind, RunRecord, RunState
 from aish.types.tools import Effect, ToolSpec
 from aish.types.usage import Usage
 from support.engines import Bench
+from support.python_tools import NoExtensions
 
 
 async def told(line, **parts):
     """What the shell says to it."""
     shown = io.StringIO()
-    parts.setdefault("runtime", SimpleNamespace(prompt_files=tuple))
+    parts.setdefault("runtime", SimpleNamespace(prompt_files=tuple, extensions=NoExtensions()))
     shell = SimpleNamespace(output=Output(shown, shown, color=False), cwd="/work", **parts)
     shell.switch_model = partial(Shell.switch_model, shell)
     await run_meta(shell, line)
@@ -165,6 +166,7 @@ async def test_the_prompt_keeps_how_the_last_command_of_the_person_ended(line, s
         skills=tuple,
         agents=SimpleNamespace(files=()),
         prompt_files=tuple,
+        extensions=NoExtensions(),
     )
     request = TurnRequest(input=(user(""),))
     shell = NamelessShell(

@@ -11,6 +11,7 @@ from aish.config.schema.config import Config
 from aish.frontends.shell.one_shot import run
 from aish.types.live_shell import CommandHint
 from aish.types.models import ModelProfile
+from support.python_tools import NoExtensions
 
 DU = CommandHint("du", "how much space files take", "du -ah . | sort -rh | head -20")
 
@@ -35,6 +36,7 @@ def small(monkeypatch):
         skills=tuple,
         agents=SimpleNamespace(files=()),
         prompt_files=tuple,
+        extensions=NoExtensions(),
         config=Config(),
         notices=(),
         find_commands=find,

@@ -66,9 +66,14 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
         output.note(f"· {notice}")
     question, prompt = _expand_prompt_file(runtime, question)
     async with runtime.engine() as engine:
+        if question.words:
+            expanded = await _run_own_command(runtime, question, output)
+            if expanded is None:
+                return 0
+            question = expanded
         request = await _make_request(arguments, runtime, question.text)
         if prompt is not None:
-            from aish.frontends.shell.commands.prompts import narrow_to_prompt
+            from aish.frontends.shell.commands.own_commands import narrow_to_prompt
 
             request = narrow_to_prompt(request, prompt)
         typed = ""
@@ -79,6 +84,20 @@ async def _run(arguments: argparse.Namespace, runtime: Runtime, question: _Quest
         if not question.text:
             return await _interact(arguments, engine, runtime, request, output, reader, typed)
         return await _answer(arguments, engine, runtime, request, question, output, reader)
+
+
+async def _run_own_command(runtime: Runtime, question: _Question, output: Output) -> _Question | None:
+    """Runs the command of a Python extension that the question begins with, and prints its text. Returns what is to be
+    asked then, None if nothing is. Raises ToolError."""
+    name, _, rest = question.words.partition(" ")
+    await runtime.extensions.refresh()
+    if name.removeprefix(":") not in runtime.extensions.commands:
+        return question
+    folder = str(runtime.launch_context.cwd)
+    found = await runtime.extensions.run_command(name.removeprefix(":"), rest.strip(), folder)
+    if found.text:
+        output.answer(found.text.rstrip("\n") + "\n")
+    return _Question(found.prompt, question.piped) if found.prompt else None
 
 
 def _has_untrusted(runtime: Runtime) -> bool:
@@ -101,7 +120,8 @@ def _instruction_notices(runtime: Runtime) -> Iterator[str]:
 def _files_for_models(runtime: Runtime) -> Sequence[InstructionFile]:
     if not runtime.config.context.environment:
         return ()
-    return *runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime))
+    tools = (tool.file for tool in runtime.extensions.tool_files())
+    return *runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime)), *tools
 
 
 async def _answer(
@@ -138,7 +158,7 @@ def _expand_prompt_file(runtime: Runtime, question: _Question) -> tuple[_Questio
     """What the prompt file asks, if the question is `:NAME ARGUMENTS`."""
     if not question.words.startswith(":"):
         return question, None
-    from aish.frontends.shell.commands.prompts import find_prompt
+    from aish.frontends.shell.commands.own_commands import find_prompt
 
     found = find_prompt(runtime, question.words)
     return (question, None) if found is None else (_Question(found[1], question.piped), found[0])

@@ -103,6 +103,7 @@ async def ask_about_project(runtime: Runtime, output: Output, reader: StdinReade
         if runtime.config.context.environment:
             await _ask_about_instructions(runtime, output, reader)
             await _ask_about_entries(runtime, output, reader)
+        await _ask_about_tools(runtime, output, reader)
     except ConfigError as exc:  # the file or the record of trusted files is gone or has changed: nothing is trusted
         output.note(f"aish: {exc.message}")
     return runtime
@@ -115,6 +116,14 @@ async def _ask_about_instructions(runtime: Runtime, output: Output, reader: Stdi
         await _ask_about(path, notes, runtime, output, reader)
     if untrusted:
         runtime.reread_project()
+
+
+async def _ask_about_tools(runtime: Runtime, output: Output, reader: StdinReader) -> None:
+    for tool in runtime.extensions.tool_files():
+        if tool.file.state == "untrusted":
+            path = tool.file.path
+            notes = f"This project has tools in Python, {path}:", "They run as you, outside of the sandbox."
+            await _ask_about(path, notes, runtime, output, reader)
 
 
 async def _ask_about_entries(runtime: Runtime, output: Output, reader: StdinReader) -> None:

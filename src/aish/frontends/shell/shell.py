@@ -440,6 +440,8 @@ class Shell:
 
     async def _load(self) -> None:
         await asyncio.gather(asyncio.to_thread(self.runtime.load_for_turns), self._load_history())
+        for problem in await self.runtime.extensions.refresh():
+            self._notices.show(problem)
         with suppress(AishError):
             await self.look_up_model()
 

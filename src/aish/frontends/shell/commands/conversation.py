@@ -284,7 +284,8 @@ async def _confirm_trust(shell: Shell) -> bool:
     """Whether the user means it, asked where there is something to trust."""
     runtime = shell.runtime
     found = [str(file.path) for file in runtime.workspaces.loaded.files if file.ignored]
-    files = (*runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime)))
+    tools = (tool.file for tool in runtime.extensions.tool_files())
+    files = (*runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime)), *tools)
     found += [str(file.path) for file in files if file.state in ("untrusted", "refused")]
     if not found:
         return True

@@ -69,7 +69,7 @@ class ExtraCommands(Protocol):
 
 # Each is a `module.function` of this package, an ExtraCommands, that is imported when commands are looked up. Of
 # commands with one name the first source counts.
-EXTRA_SOURCES = ("prompts.find_commands",)
+EXTRA_SOURCES = ("own_commands.find_prompt_commands", "own_commands.find_python_commands")
 
 
 def _lazy(target: str) -> Run:
@@ -217,7 +217,10 @@ def needs_workspace(text: str) -> bool:
 
 async def run_meta(shell: Shell, text: str) -> None:
     name, _, rest = text.partition(" ")
-    command = COMMANDS.get(_ALIASES.get(name, name)) or (commands := find_commands(shell)).get(name)
+    command = COMMANDS.get(_ALIASES.get(name, name))
+    if command is None:
+        await shell.runtime.extensions.refresh()
+        command = (commands := find_commands(shell)).get(name)
     if command is None:
         similar = difflib.get_close_matches(name, commands, n=2)
         hint = f"; did you mean :{' or :'.join(similar)}?" if similar else "; :help lists them"

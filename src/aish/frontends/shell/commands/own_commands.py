@@ -1,4 +1,4 @@
-"""Runs prompt files as commands: `:NAME ARGUMENTS` asks what stands in `commands/NAME.md`."""
+"""Runs the user's own commands: `:NAME WORDS` asks what stands in `commands/NAME.md`, or runs a function of an extension."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from aish.config.prompt_files import PromptFile, fill_arguments
 from aish.errors import AishError
+from aish.extensions.manifest import CommandEntry
 from aish.frontends.runtime import Runtime
 from aish.frontends.shell.commands.registry import Command
 from aish.frontends.shell.shell import Shell
@@ -18,12 +19,31 @@ from aish.types.decisions import Mode
 from aish.types.requests import TurnRequest
 
 
-def find_commands(shell: Shell) -> Mapping[str, Command]:
+def find_prompt_commands(shell: Shell) -> Mapping[str, Command]:
     """A source of commands: the prompt files of the user and those that the user trusts."""
-    return {prompt.name: _make_command(prompt) for prompt in shell.runtime.prompt_files() if prompt.is_usable}
+    return {prompt.name: _make_prompt_command(prompt) for prompt in shell.runtime.prompt_files() if prompt.is_usable}
 
 
-def _make_command(prompt: PromptFile) -> Command:
+def find_python_commands(shell: Shell) -> Mapping[str, Command]:
+    """A source of commands: those of Python extensions, as they were at the last turn or command."""
+    return {name: _make_python_command(entry) for name, entry in shell.runtime.extensions.commands.items()}
+
+
+def _make_python_command(entry: CommandEntry) -> Command:
+    return Command("Yours", entry.help, partial(_run, entry.name), hint=entry.usage)
+
+
+async def _run(name: str, shell: Shell, rest: str) -> None:
+    output = await shell.runtime.extensions.run_command(name, rest, shell.cwd)
+    if output.text:
+        shell.output.answer(output.text.rstrip("\n") + "\n")
+    if output.prompt:
+        from aish.frontends.shell.ask_model import ask_model  # not before the first question
+
+        await ask_model(shell, output.prompt)
+
+
+def _make_prompt_command(prompt: PromptFile) -> Command:
     tools = f" (its author means the tools {prompt.allowed_tools})" if prompt.allowed_tools else ""
     return Command("Yours", f"{prompt.description}{tools}", partial(_ask, prompt), hint=prompt.argument_hint)
 
