@@ -472,7 +472,7 @@ class Container:
         """Gives the model the tools of another workspace. Their names and descriptions are the same. A tool that was
         not needed before is added."""
         self._tools.remove("shell")
-        self._tools.add("shell", now.commands.tools())
+        self._tools.add("shell", now.commands.tools(), is_fixed=True)
         if self._tools.remove("ide") is None and now.ide is not None:
             self._hide_ide_servers(self._tools)
         if now.ide is not None:
