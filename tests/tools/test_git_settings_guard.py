@@ -240,11 +240,11 @@ async def test_a_repository_deeper_in_the_workspace_can_be_cloned_moved_and_work
 
 
 async def test_the_search_for_repositories_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(git_settings, "_MAX_SEARCHED", 20)
+    monkeypatch.setattr(git_settings_guard, "_MAX_SEARCHED", 20)
     for number in range(100):
         (tmp_path / f"f{number}" / ".git").mkdir(parents=True)
     (tmp_path / "f0" / "node_modules" / "x" / ".git").mkdir(parents=True)
-    found = git_settings.find_nested(str(tmp_path))
+    found = git_settings_guard.find_nested(str(tmp_path))
     assert 0 < len(found) < 20 and not any("node_modules" in folder for folder in found)
 
 

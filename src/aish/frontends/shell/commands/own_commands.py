@@ -1,4 +1,4 @@
-"""Runs the user's own commands: `:NAME WORDS` asks what stands in `commands/NAME.md`, or runs a function of an extension."""
+"""Runs commands of the user: `:NAME WORDS` asks what stands in `commands/NAME.md`, or runs a function of an extension."""
 
 from __future__ import annotations
 
