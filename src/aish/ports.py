@@ -170,6 +170,9 @@ class CallContext(Protocol):
     is_unasked: bool
     rights: CallerRights | None
 
+    async def ask_user(self, text: str, choices: Sequence[str]) -> str | None:
+        """Asks the user for something, and does not count the time. None if there is no user, or no answer."""
+
     def status(self, text: str) -> None:
         """Shows the user a line while the tool runs."""
 

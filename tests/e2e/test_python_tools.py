@@ -236,3 +236,39 @@ async def test_a_project_with_tools_is_asked_about_at_the_start_of_the_shell(hom
         await term.enter("y")
         await term.prompts()
         await did(term, "? go", "Thursday")
+
+
+ASKS = """
+from aish import tool
+
+
+@tool(effect="read")
+async def choose(ctx) -> str:
+    "Asks."
+    return f"chosen: {await ctx.ask('Which one?', ['red', 'blue'])}"
+"""
+
+
+async def test_a_tool_may_ask_the_user_for_something(home: Path):
+    path = home / "home" / ".config" / "aish" / "tools" / "choose.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(ASKS)
+    steps = [[{"call": {"index": 0, "id": "c1", "name": "my__choose", "arguments": "{}"}}], CALL[1]]
+    async with shell(home, "--model", model(home, steps)) as term:
+        await term.enter("? go")
+        await term.sees("my__choose asks: Which one?")
+        await term.sees("2  blue")
+        await term.enter("green")
+        await term.sees("that is none of these")
+        await did(term, "2", "chosen: blue")
+        await did(term, ":reset", "a new conversation")
+        await term.enter("? again")
+        await eventually(lambda: term.last_line.endswith("your answer:"), DEADLINE_S)
+        await did(term, "", "chosen: None")
+
+
+def test_where_no_one_can_be_asked_a_tool_gets_no_answer(command: Command):
+    path = command.home / ".config" / "aish" / "tools" / "choose.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(ASKS)
+    assert command.run("tools", "test", "choose").out == "chosen: None\n"

@@ -105,6 +105,33 @@ async def test_a_function_may_decide_at_once_and_change_the_arguments(decided: o
     assert text in reply.tools[0].text
 
 
+async def test_what_a_tool_asks_for_is_answered_by_that_function():
+    @tool(effect="read")
+    async def choose(ctx: aish.Context) -> str:
+        "Asks."
+        return f"{await ctx.ask('Which one?', ['red', 'blue'])}"
+
+    for answer, expected in (("blue", "blue"), ("green", "None"), (True, "None")):
+        async with Aish(Scripted(call("app__choose"), "Done.")) as opened:
+            reply = await opened.ask("go", tools=[choose], approve=lambda question, answer=answer: answer)  # type: ignore[misc]
+        assert reply.tools[0].text == expected
+
+
+async def test_the_time_of_a_tool_stands_still_while_the_user_is_asked():
+    @tool(effect="read", timeout_s=0.2)
+    async def choose(ctx: aish.Context) -> str:
+        "Asks."
+        return f"{await ctx.ask('Which one?')}"
+
+    async def approve(question: Question) -> str:
+        await asyncio.wait({asyncio.ensure_future(asyncio.Event().wait())}, timeout=0.6)
+        return "late"
+
+    async with Aish(Scripted(call("app__choose"), "Done.")) as opened:
+        reply = await opened.ask("go", tools=[choose], approve=approve)
+    assert reply.tools[0].text == "late"
+
+
 async def test_an_error_in_that_function_refuses_the_call():
     def approve(question: Question) -> bool:
         raise ValueError("broken")

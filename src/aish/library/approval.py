@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from aish.ports import Ask
-from aish.types.decisions import Answer, Choice, Question
+from aish.types.decisions import Answer, Choice, Question, QuestionKind
 from aish.types.tools import Arguments
 
-# What a function may decide: yes or no, an answer of the gate, or other arguments for the call.
-Decided = bool | Choice | Arguments
+# What a function may decide: yes or no, an answer of the gate, other arguments for the call, or the text that a tool
+# asks for.
+Decided = bool | Choice | Arguments | str
 Approve = Callable[[Question], "Decided | Awaitable[Decided]"]
 
 
@@ -24,6 +25,8 @@ def make_ask(approve: Approve | None) -> Ask | None:
         decided = approve(question)
         if inspect.isawaitable(decided):
             decided = await decided
+        if isinstance(decided, str) and not isinstance(decided, Choice):
+            return Answer(Choice.YES, decided) if question.kind is QuestionKind.INPUT else Answer(Choice.NO)
         if isinstance(decided, Choice):
             return Answer(decided)
         if isinstance(decided, dict):

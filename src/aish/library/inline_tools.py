@@ -39,7 +39,7 @@ class InlineTools:
             raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
         own = Context(
             workspace=self._workspace, session=context.session, turn=context.turn, call=context.call,
-            on_status=context.status, on_output=context.output,
+            on_status=context.status, on_output=context.output, ask=context.ask_user,
         )  # fmt: skip
         try:
             blocks, structured = to_content(await self._run(tool, arguments, own))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -108,6 +108,9 @@ class _Context:
     is_proved = False
     is_unasked = False
     rights: CallerRights | None = None
+
+    async def ask_user(self, text: str, choices: Sequence[str]) -> str | None:
+        return None
 
     def status(self, text: str) -> None:
         assert isinstance(text, str)

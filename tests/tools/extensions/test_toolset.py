@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,9 @@ class Context:
     def status(self, text: str) -> None: ...
 
     def output(self, text: str) -> None: ...
+
+    async def ask_user(self, text: str, choices: Sequence[str]) -> str | None:
+        return None
 
 
 class World:

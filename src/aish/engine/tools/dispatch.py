@@ -254,6 +254,7 @@ class Dispatcher:
             is_proved=item.is_proved,
             is_unasked=item.is_unasked,
             rights=rights,
+            ask=self._consent.relay_for(item.call.id),
         )
 
     async def _execute_journalled(self, item: PreparedCall) -> Outcome:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import msgspec
 
 from aish.errors import ToolError
-from aish.ports import CallContext, CallerRights, Clock, Previewing, Toolset, Witnessing
+from aish.ports import Ask, CallContext, CallerRights, Clock, Previewing, Toolset, Witnessing
+from aish.types.decisions import Choice, Question, QuestionKind
 from aish.types.messages import ImagePart, Part, TextPart, text_of
 from aish.types.tools import Arguments, Effect, JsonObject, ResultStatus, ToolOutput, ToolSpec
 
@@ -23,6 +24,7 @@ CANCEL_GRACE_S = 5.0
 # Time to compute a preview. A language server may have to start for it.
 _PREVIEW_S = 30.0
 _WITNESS_S = 10.0
+_SHORTEST_WAIT_S = 0.05  # the time that is left stays the same while the user is asked
 _SLOW_S = 1.0  # then the user is told what is being waited for
 _SLOW_CHECKPOINT = "the files of the workspace are being stored, so that this turn can be rewound"
 # The mark of a tool that has cut the middle out of its output.
@@ -119,6 +121,7 @@ class OutputRelay:
 class _Context:
     def __init__(
         self,
+        tool: ToolSpec,
         session: str,
         turn: str,
         call: str,
@@ -129,8 +132,13 @@ class _Context:
         is_proved: bool,
         is_unasked: bool,
         rights: CallerRights | None,
+        ask: Ask | None,
     ) -> None:
+        self.waited_s = 0.0  # for answers of the user, so far
+        self.asked_since_s: float | None = None
         self.rights = rights
+        self._ask = ask
+        self.tool = tool
         self.session = session
         self.turn = turn
         self.call = call
@@ -139,6 +147,28 @@ class _Context:
         self.is_unasked = is_unasked
         self.status = on_status
         self.output = on_output
+
+    async def ask_user(self, text: str, choices: Sequence[str]) -> str | None:
+        if self._ask is None:
+            return None
+        question = Question(
+            self.call, QuestionKind.INPUT, self.tool.name, self.tool.effect, {"choices": list(choices)}, text,
+            turn=self.turn,
+        )  # fmt: skip
+        began_s = self.asked_since_s = _now_s()
+        try:
+            answer = await self._ask(question)
+        except Exception:
+            return None  # asking failed, which is no answer
+        finally:
+            self.asked_since_s = None
+            self.waited_s += _now_s() - began_s
+        is_given = answer.choice is Choice.YES and (not choices or answer.note in choices)
+        return answer.note if is_given else None
+
+    def find_pause_s(self) -> float:
+        """How long the call has waited for the user."""
+        return self.waited_s + (_now_s() - self.asked_since_s if self.asked_since_s is not None else 0.0)
 
 
 class ConcurrencyLimits:
@@ -192,17 +222,18 @@ class Executor:
         is_proved: bool = False,
         is_unasked: bool = False,
         rights: CallerRights | None = None,
+        ask: Ask | None = None,
     ) -> Outcome:
-        """`on_output` gets what the tool prints while it runs; None if it is not shown. `rights` as in a
-        CallContext."""
+        """`on_output` gets what the tool prints while it runs; None if it is not shown. `rights` as in a CallContext.
+        `ask` puts what the tool asks for to the user."""
         if self._before_effect is not None and spec.effect is not Effect.READ and not is_proved:
             await self._prepare_effect(self._before_effect, on_status)
         started_s = self._clock.monotonic_s()
         relay = OutputRelay(on_output, self._redact) if on_output else None
         output = relay.add if relay else _ignore_output
         context = _Context(
-            self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved, is_unasked=is_unasked,
-            rights=rights,
+            spec, self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved,
+            is_unasked=is_unasked, rights=rights, ask=ask,
         )  # fmt: skip
         # A turn has a deadline of its own, which waits while the user is asked.
         timeout_s = None if spec.runs_turns else min(spec.timeout_s, deadline_s)
@@ -252,15 +283,15 @@ class Executor:
             return ""  # then after a crash the user is asked whether the call was made
 
     async def _call_guarded(
-        self, spec: ToolSpec, arguments: Arguments, context: CallContext, timeout_s: float | None
+        self, spec: ToolSpec, arguments: Arguments, context: _Context, timeout_s: float | None
     ) -> Outcome:
         task = asyncio.create_task(self._call(spec, arguments, context))
         try:
-            done, _ = await asyncio.wait({task}, timeout=timeout_s)
+            await _wait(task, context, timeout_s)
         except asyncio.CancelledError:
             await _end(task)
             raise
-        if not done:
+        if not task.done():
             await _end(task)
             return aish_says(
                 ResultStatus.TIMEOUT, f"{spec.name} gave no answer within {timeout_s:g} s and was stopped."
@@ -273,6 +304,22 @@ class Executor:
 
     def _clean(self, part: Part) -> Part:
         return TextPart(self._redact(part.text)) if isinstance(part, TextPart) else part
+
+
+async def _wait(task: asyncio.Task[ToolOutput], context: _Context, timeout_s: float | None) -> None:
+    """Waits until the call is over or its time is up, which stands still while the user is asked."""
+    ends_s = None if timeout_s is None else _now_s() + timeout_s
+    while True:
+        left_s = None if ends_s is None else ends_s + context.find_pause_s() - _now_s()
+        if left_s is not None and left_s <= 0:
+            return
+        done, _ = await asyncio.wait({task}, timeout=left_s if left_s is None else max(left_s, _SHORTEST_WAIT_S))
+        if done:
+            return
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _outcome_of(spec: ToolSpec, task: asyncio.Task[ToolOutput]) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from aish.errors import ConfigError, UsageError
 from aish.frontends.runtime import LaunchContext, Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive, visible
-from aish.types.decisions import Answer, Choice, Mode, Question
+from aish.types.decisions import Answer, Choice, Mode, Question, QuestionKind
 from aish.types.messages import marked_text
 from aish.types.tools import ResultStatus, ToolSpec
 
@@ -105,7 +106,16 @@ async def _test(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 
 async def _agree(question: Question) -> Answer:
-    return Answer(Choice.YES)
+    """What the tool itself asks for is put to the user."""
+    if question.kind is not QuestionKind.INPUT:
+        return Answer(Choice.YES)
+    if not is_interactive():
+        return Answer(Choice.NO)
+    choices = [str(choice) for choice in question.arguments.get("choices", [])]
+    hint = f" ({', '.join(choices)})" if choices else ""
+    print(visible(f"{question.tool} asks: {question.reason}{hint} "), end="", file=sys.stderr, flush=True)
+    typed = (await asyncio.to_thread(sys.stdin.readline)).strip()
+    return Answer(Choice.YES, typed) if typed else Answer(Choice.NO)
 
 
 def _note(text: str) -> None:

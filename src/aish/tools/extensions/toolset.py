@@ -56,8 +56,9 @@ class OwnerTools:
         if found is None:
             raise ToolError(f"there is no tool {name}", status=ResultStatus.UNKNOWN_TOOL)
         place = CallPlace(
-            str(self._workspace()), context.session, context.turn, context.call, context.status, context.output
-        )
+            str(self._workspace()), context.session, context.turn, context.call, context.status, context.output,
+            context.ask_user,
+        )  # fmt: skip
         return await self._process.call_tool(found.source, name, arguments, place)
 
     async def aclose(self) -> None:

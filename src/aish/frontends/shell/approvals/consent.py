@@ -32,8 +32,8 @@ _NOT_OFFERED = {
 
 
 async def approve_all(question: Question) -> Answer:
-    """For `--yes`. Says no to what the gate insists on asking, and to repeated calls."""
-    if question.insist or question.kind is QuestionKind.REPEAT:
+    """For `--yes`. Says no to what the gate insists on asking, to repeated calls and to what tools ask for."""
+    if question.insist or question.kind in (QuestionKind.REPEAT, QuestionKind.INPUT):
         return Answer(Choice.NO, f"--yes does not cover this: {question.reason}")
     return Answer(Choice.YES)
 
@@ -56,6 +56,8 @@ class TerminalConsent:
         self._reader.drop_typed_ahead()
         if question.kind is QuestionKind.PLAN:
             return await self._ask_about_plan(question)
+        if question.kind is QuestionKind.INPUT:
+            return await ask_for_input(question, self._reader, self._output)
         show_question(question, self._output)
         if question.insist and question.kind is QuestionKind.EFFECT:
             return await self._ask_for_word(question)
@@ -137,6 +139,23 @@ def _prompt(question: Question, columns: int) -> str:
     wider += ["[a]lways"] if question.always else []
     prompt = f"run it? {', '.join((*words, *wider))}: "
     return prompt if len(prompt) < columns else f"{' '.join(words)}{' …' if wider else ''}: "
+
+
+async def ask_for_input(question: Question, reader: AnswerReader, output: Output) -> Answer:
+    """Reads what a tool asks for: the number or the text of a choice, or any text. An empty line is no answer."""
+    choices = [str(choice) for choice in question.arguments.get("choices", [])]
+    output.note(f"{question.tool} asks: {question.reason}")
+    for number, choice in enumerate(choices, 1):
+        output.note(f"  {number}  {choice}")
+    while True:
+        typed = ((await reader.read("your answer: ")) or "").strip()
+        if not typed:
+            return Answer(Choice.NO)
+        if not choices or typed in choices:
+            return Answer(Choice.YES, typed)
+        if typed.isdecimal() and 0 < int(typed) <= len(choices):
+            return Answer(Choice.YES, choices[int(typed) - 1])
+        output.note("that is none of these; an empty line gives no answer")
 
 
 async def ask_for_rule(

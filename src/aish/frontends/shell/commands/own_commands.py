@@ -1,4 +1,4 @@
-"""Runs commands of the user: `:NAME WORDS` asks what stands in `commands/NAME.md`, or runs a function of an extension."""
+"""Runs the user's own commands: `:NAME WORDS` asks what stands in `commands/NAME.md`, or runs a Python function."""
 
 from __future__ import annotations
 
