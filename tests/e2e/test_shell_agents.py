@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aish.config.extensions import enable_extension, read_extension
 from aish.config.user_decisions import trust_project_file
 from e2e.test_shell import config, did, shell
 from support.eventually import eventually
@@ -156,3 +157,19 @@ async def test_a_prompt_file_of_a_project_is_asked_only_after_it_is_trusted(home
     assert "hello you" in run(home, "--model", name, ":hello you")
     first, second = asked(home)
     assert ":hello you" in first and "Say hello to you." in second
+
+
+async def test_agents_and_commands_of_an_enabled_extension_are_there(home):
+    folder = home / "tickets"
+    for part, text in (
+        ("agents/clerk.md", "---\ndescription: files tickets\n---\nFile."),
+        ("commands/close.md", "Close $1."),
+    ):
+        (folder / part).parent.mkdir(parents=True)
+        (folder / part).write_text(text)
+    (folder / "extension.toml").write_text('name = "tickets"\nagents = "agents"\ncommands = "commands"\n')
+    enable_extension(read_extension(str(folder)), {"HOME": str(home / "home")})
+    async with shell(home, "--model", models(home, play=[says("closed")])) as term:
+        await did(term, ":agents", "clerk: files tickets")
+        await did(term, ":close 7", "closed")
+    assert "Close 7." in asked(home)[0]
