@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 # The public names and the modules that define them. Each is imported when it is first used: `import aish` stays light.
 # `__init__.pyi` has the same names for type checkers.
 _PUBLIC = {
+    "AgentDefinition": "aish.types.models",
     "Aish": "aish.library.client",
     "Reply": "aish.library.replies",
     "ReplyError": "aish.library.client",

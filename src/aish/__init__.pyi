@@ -17,6 +17,7 @@ from aish.types.decisions import HookEvent as HookEvent
 from aish.types.decisions import Note as Note
 from aish.types.decisions import Question as Question
 from aish.types.events import Event as Event
+from aish.types.models import AgentDefinition as AgentDefinition
 
 __version__: str
 __all__: list[str]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import aish
-from aish import Aish, Choice, Image, Question, Reply, ReplyError, tool
+from aish import AgentDefinition, Aish, Choice, Image, Question, Reply, ReplyError, tool
 from aish.errors import AishError, UsageError
 from aish.testing import Scripted, call
 from aish.types.events import Status, TextDelta, ToolResult, TurnEnd, TurnFinished
@@ -21,8 +21,8 @@ from aish.types.requests import EmbeddingResult, Inputs
 from aish.types.runs import RunState
 
 PUBLIC = {
-    "Aish", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent", "Image", "Note", "Prompt", "Question",
-    "Reply", "ReplyError", "__version__", "command", "hook", "run", "settings", "tool",
+    "AgentDefinition", "Aish", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent", "Image", "Note",
+    "Prompt", "Question", "Reply", "ReplyError", "__version__", "command", "hook", "run", "settings", "tool",
 }  # fmt: skip
 
 
@@ -204,6 +204,18 @@ async def test_questions_at_once_have_their_own_tools():
     async with Aish(Scripted(call("app__one"), "Done.")) as opened:
         replies = await asyncio.gather(*(opened.ask("go", tools=[one if at % 2 else other]) for at in range(8)))
     assert [reply.tools[0].text for reply in replies] == ["2", "1"] * 4
+
+
+async def test_agents_of_the_program_get_tasks_from_the_model():
+    helper = Scripted("It is stale.", name="helper")
+    reader = AgentDefinition("reader", "Reads tickets.", "You read.", model=helper.model)
+    model = Scripted(call("agents__run", agent="reader", task="look at 1"), "Done.")
+    async with Aish(model, providers=[helper], agents=[reader], tools=[ticket]) as opened:
+        reply = await opened.ask("what about ticket 1?")
+        alone = await opened.ask("and 2?", model="agent:reader")
+    assert [(used.name, used.text) for used in reply.tools] == [("agents__run", "It is stale.")]
+    assert alone.text == "It is stale."
+    assert [[tool.name for tool in request.tools] for request in helper.requests] == [["app__ticket"]] * 2
 
 
 async def test_a_tool_that_fails_is_a_result_and_a_plain_function_is_an_error():

@@ -61,6 +61,7 @@ from aish.types.context import Background
 from aish.types.decisions import Decision, EffectRequest
 from aish.types.ids import new_id
 from aish.types.live_shell import CommandHint
+from aish.types.models import AgentDefinition
 from aish.types.requests import TurnRequest
 from aish.types.tools import HISTORY_SOURCE, Arguments, DynamicMcpServer, DynamicMcpView, Effect, ToolSpec, wire_name
 
@@ -108,14 +109,17 @@ def runtime(endpoints: Sequence[str] = (), *, workspace: str = "") -> Container:
 
 
 def library_runtime(
-    settings: Mapping[str, Any], workspace: str = "", providers: Mapping[str, Provider] | None = None
+    settings: Mapping[str, Any],
+    workspace: str = "",
+    providers: Mapping[str, Provider] | None = None,
+    agents: Sequence[AgentDefinition] = (),
 ) -> Container:
     """For programs: `settings` take the place of those of the user's file."""
     environment = launch_context()
     if workspace:
         environment = msgspec.structs.replace(environment, cwd=_find_workspace(workspace))
     loaded = load_config(cwd=environment.cwd, env=environment.env, flags=settings)
-    return Container(environment, loaded, providers=providers)
+    return Container(environment, loaded, providers=providers, agents=agents)
 
 
 def _find_workspace(folder: str) -> Path:
@@ -142,9 +146,10 @@ class Container:
         *,
         endpoints: Sequence[str] = (),
         providers: Mapping[str, Provider] | None = None,
+        agents: Sequence[AgentDefinition] = (),
     ) -> None:
-        """`providers` are those that a program has made itself."""
-        self._given = providers or {}
+        """`providers` and `agents` are those that a program has made itself."""
+        self._given, self._given_agents = providers or {}, agents
         self.launch_context = environment
         self.loaded = loaded
         self._endpoints = tuple(endpoints)
@@ -401,7 +406,7 @@ class Container:
 
     @cached_property
     def agents(self) -> AgentRoster:
-        return AgentRoster(self._find_agents, mode=self.config.gate.mode)
+        return AgentRoster(self._find_agents, lambda: self._given_agents, mode=self.config.gate.mode)
 
     def _find_agents(self) -> Sequence[AgentFile]:
         return self.workspaces.now.project_context.agents if self.config.context.environment else ()

@@ -28,12 +28,13 @@ from aish.types.events import Event
 from aish.types.messages import ImagePart, Part, TextPart, UserMessage, marked_text
 from aish.types.requests import Sampling, TurnRequest
 from aish.types.runs import Planning
-from aish.types.tools import ResultStatus
+from aish.types.tools import AGENTS_SOURCE, ResultStatus
 
 if TYPE_CHECKING:
     from aish.engine.engine import Engine
     from aish.frontends.eval.report import Report
     from aish.ports import Provider
+    from aish.types.models import AgentDefinition
     from aish.types.records import SessionRecord
 
 Tools = Sequence["Callable[..., Any] | str"]
@@ -61,11 +62,14 @@ class Aish:
         config: Mapping[str, Any] | None = None,
         workspace: str | Path = "",
         providers: Sequence[Provider] = (),
+        agents: Sequence[AgentDefinition] = (),
     ) -> None:
         """`model` is the name of a model, or `aish.testing.Scripted`. `tools` are functions decorated with @tool, and
         names of aish's own tools with `*`; each `ask` may name others. `config` are settings as in config.toml, over
         those of the user's file. `workspace` is the folder in which tools work, by default the working directory.
-        `providers` are backends of your own, whose models are named `NAME:MODEL`."""
+        `providers` are backends of your own, whose models are named `NAME:MODEL`. `agents` are those that the model may
+        give tasks to, besides those in files; the model name `agent:NAME` asks one itself."""
+        self._agents = agents
         self._providers = {provider.name: provider for provider in providers}
         if not isinstance(model, str):
             self._providers[model.name] = model
@@ -79,7 +83,7 @@ class Aish:
         self._opened: Engine | None = None
 
     async def __aenter__(self) -> Self:
-        self._runtime = library_runtime(self._config, self._workspace, self._providers)
+        self._runtime = library_runtime(self._config, self._workspace, self._providers, self._agents)
         self._opened = await self._stack.enter_async_context(self._runtime.engine())
         return self
 
@@ -250,6 +254,8 @@ class Aish:
         """The globs of a request, and the view of the registry that has its functions: its name, "" for none, and what
         keeps it."""
         names = tuple(tool for tool in tools if isinstance(tool, str))
+        if self._agents:
+            names = (*names, f"{AGENTS_SOURCE}__*")
         functions = [tool for tool in tools if not isinstance(tool, str)]
         if not functions:
             return names, "", None
