@@ -100,6 +100,8 @@ async def test_instructions_of_the_other_project_reach_no_model_before_they_are_
             await did(term, "?second", "not used until you trust it (:trust):")
             await term.enter(":trust")
             await term.sees("trust what stands in there now?")
+            listed = term.unbroken.rpartition(":trust")[2]
+            assert all(name in listed for name in ("other/.aish.toml", "other/AGENTS.md", "release/SKILL.md"))
             await term.enter("y")
             await term.prompts("other ›")
             await did(term, "?third", "One.")
@@ -107,6 +109,7 @@ async def test_instructions_of_the_other_project_reach_no_model_before_they_are_
     _, second, third = turns(upstream)
     assert "rules of other" not in json.dumps(second) and "how to release" not in json.dumps(second)
     assert "The rules of other." in words_of(third["messages"][-1])
+    assert "how to release" in words_of(third["messages"][-1])
 
 
 async def test_what_runs_unasked_may_write_to_the_workspace_of_now_only(home):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -14,10 +13,10 @@ import msgspec
 from aish.config.reference import show_rows
 from aish.errors import SessionNotFound, UsageError
 from aish.frontends.mentions import tree_lines
-from aish.frontends.runtime import find_entries
 from aish.frontends.shell.approvals.consent import level_line, verdict_lines
 from aish.frontends.shell.ask_model import ask_model
 from aish.frontends.shell.commands.arguments import is_folder, resolve_path, unknown_argument
+from aish.frontends.shell.commands.workspace import AISH, find_untrusted
 from aish.frontends.shell.render.highlight.highlighter import find_highlighter
 from aish.frontends.shell.shell import Shell
 from aish.types.events import TurnEnd
@@ -33,7 +32,6 @@ _MAX_MESSAGES = 20
 _SHOWN_CHARS = 300
 _ROW_CHARS = 100
 _MAX_ROWS = 200
-_AISH = f"{shlex.quote(sys.executable)} -m aish"  # `aish` need not be on the user's PATH
 
 
 async def ask(shell: Shell, rest: str) -> None:
@@ -274,7 +272,7 @@ async def config(shell: Shell, rest: str) -> None:
 async def trust(shell: Shell, rest: str) -> None:
     if not await _confirm_trust(shell):
         return
-    result = await shell.run_line(f"{_AISH} config trust", attach=False)
+    result = await shell.run_line(f"{AISH} config trust", attach=False)
     if not result.status:
         shell.runtime.reread_project()
         shell.output.note("what its settings loosen holds from the next start of aish")
@@ -282,11 +280,7 @@ async def trust(shell: Shell, rest: str) -> None:
 
 async def _confirm_trust(shell: Shell) -> bool:
     """Whether the user means it, asked where there is something to trust."""
-    runtime = shell.runtime
-    found = [str(file.path) for file in runtime.workspaces.loaded.files if file.ignored]
-    tools = (tool.file for tool in runtime.extensions.tool_files())
-    files = (*runtime.instruction_files(), *(entry.file for _, entry in find_entries(runtime)), *tools)
-    found += [str(file.path) for file in files if file.state in ("untrusted", "refused")]
+    found = await asyncio.to_thread(find_untrusted, shell, also_refused=True)
     if not found:
         return True
     for path in found:
@@ -301,7 +295,7 @@ async def redact(shell: Shell, rest: str) -> None:
 
 async def doctor(shell: Shell, rest: str) -> None:
     model = shell.request.model
-    await shell.run_line(f"{_AISH} doctor{f' --model {shlex.quote(model)}' if model else ''}", attach=False)
+    await shell.run_line(f"{AISH} doctor{f' --model {shlex.quote(model)}' if model else ''}", attach=False)
 
 
 def _shorten(text: str, max_chars: int = _SHOWN_CHARS) -> str:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import sys
 from pathlib import Path
 
+from aish.config import paths
+from aish.config.user_decisions import is_trusted, project_content, was_refused
 from aish.errors import AishError, UsageError
-from aish.frontends.runtime import WorkspaceChoice
+from aish.frontends.runtime import WorkspaceChoice, find_entries
 from aish.frontends.shell.prompt.template import shorten_path
 from aish.frontends.shell.shell import Shell
 from aish.types.decisions import Mode
+
+AISH = f"{shlex.quote(sys.executable)} -m aish"  # `aish` need not be on the user's PATH
 
 
 async def follow_user(shell: Shell) -> None:
@@ -69,18 +75,27 @@ async def _tell_move(shell: Shell, before: Path, mode: Mode) -> None:
         shell.switch_mode(workspaces.loaded.config.gate.mode)
     text = f"workspace: {_shorten(shell, workspaces.folder)} (was {_shorten(shell, before)})"
     shell.output.note(f"· {text}" + (f", mode {shell.mode}" if shell.mode is not Mode.ASK else ""))
-    untrusted = await asyncio.to_thread(_find_untrusted, shell)
+    untrusted = await asyncio.to_thread(find_untrusted, shell, also_refused=False)
     if untrusted:
-        shell.mention_once(str(untrusted), f"not used until you trust it (:trust): {', '.join(untrusted)}")
+        names = ", ".join(_shorten(shell, path) for path in untrusted)
+        shell.mention_once(names, f"not used until you trust it (:trust): {names}")
 
 
-def _find_untrusted(shell: Shell) -> list[str]:
-    runtime = shell.runtime
-    settings = [file.path for file in runtime.workspaces.loaded.files if file.ignored]
-    if not runtime.config.context.environment:
-        return [_shorten(shell, path) for path in settings]
-    files = [*runtime.instruction_files(), *(skill.file for skill in runtime.skills())]
-    return [_shorten(shell, path) for path in (*settings, *(f.path for f in files if f.state == "untrusted"))]
+def find_untrusted(shell: Shell, *, also_refused: bool) -> list[Path]:
+    """What `aish config trust` would accept: the settings as they are on the disk now, and the files for models."""
+    runtime, env = shell.runtime, shell.runtime.launch_context.env
+    entries = (entry.file for _, entry in find_entries(runtime))
+    files = (*runtime.instruction_files(), *entries, *(tool.file for tool in runtime.extensions.tool_files()))
+    states = ("untrusted", "refused") if also_refused else ("untrusted",)
+    found = [file.path for file in files if file.state in states]
+    settings = paths.find_project_file(Path(shell.cwd), paths.home_dir(env), paths.user_file(env))
+    if settings is None:
+        return found
+    content = project_content(settings)
+    is_answered = is_trusted(settings, content, env=env) or (
+        not also_refused and was_refused(settings, content, env=env)
+    )
+    return found if is_answered else [settings, *found]
 
 
 def _find_folder(name: str, here: Path) -> Path:
