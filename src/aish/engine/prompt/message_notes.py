@@ -15,7 +15,6 @@ from itertools import chain
 import msgspec
 
 from aish.engine.prompt.history_cache import PastTurn
-from aish.tool_calls.detect.plans import PLAN_MARK
 from aish.types.context import Background
 from aish.types.decisions import Mode
 from aish.types.messages import Message, Part, TextPart, UserMessage, text_of
@@ -40,8 +39,8 @@ _MODES = {
     Mode.AUTO: "Edits of files in the project, and commands that lose nothing, run unasked; the user is asked about "
     "the rest.",
     Mode.PLAN: "Only reading is possible, and other calls are refused. Read what you need. To change "
-    f"something, answer with a plan: the line {PLAN_MARK}, then what you would change, step by step. The user approves "
-    "it before the work begins.",
+    "something, answer with a plan: the line PLAN:, then what you would change, step by step. The user approves it "
+    "before the work begins.",
 }
 
 

@@ -11,7 +11,6 @@ import re
 
 from aish.tool_calls.detect.proposals import lines_of_prose
 
-PLAN_MARK = "PLAN:"
 _WORD = r"(?:plan|plán|plano|piano|план|计划|計画|計劃)"
 # A few words before and after it, as in "Here is my plan for the release:".
 _LINE = re.compile(
