@@ -6,6 +6,8 @@ exactly its content, like a project's settings.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,6 +25,7 @@ PROJECT_FOLDER = ".aish/tools"
 MY = "my"
 PROJECT = "project"
 _MAX_FILES = 500  # in one folder
+_PROJECT_S = 5.0
 
 
 class ToolFile(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class ToolFileFinder:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self._read: dict[Path, tuple[object, ToolFile]] = {}
+        self._own = own_tools_folder(env)
+        self._project: tuple[Path | None, float, Path, list[Path]] = None, 0.0, Path(), []
 
     def find(self, cwd: Path) -> list[ToolFile]:
         """The user's own files first, then those of the project from its root down to `cwd`."""
@@ -63,12 +68,22 @@ class ToolFileFinder:
         return [file for _, file in found.values()]
 
     def _candidates(self, cwd: Path) -> Iterator[tuple[Path, Path | None]]:
-        for path in _python_files(own_tools_folder(self._env)):
+        for path in _python_files(self._own):
             yield path, None
-        root, folders = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(self._env)))
+        root, folders = self._find_project_folders(cwd)
         for folder in folders:
-            for path in _python_files(folder / PROJECT_FOLDER):
+            for path in _python_files(folder):
                 yield path, root
+
+    def _find_project_folders(self, cwd: Path) -> tuple[Path, list[Path]]:
+        """The root of the project and its folders for tools, there or not. Where a repository begins changes rarely."""
+        known_cwd, until_s, root, folders = self._project
+        now_s = time.monotonic()
+        if cwd != known_cwd or now_s >= until_s:
+            root, above = find_project_folders(paths.real(cwd), paths.real(paths.home_dir(self._env)))
+            folders = [folder / PROJECT_FOLDER for folder in above]
+            self._project = cwd, now_s + _PROJECT_S, root, folders
+        return root, folders
 
     def _load(self, path: Path, root: Path | None) -> ToolFile:
         file = read_own_file(path) if root is None else read_project_file(path, root, self._env)
@@ -78,10 +93,10 @@ class ToolFileFinder:
 
 def _python_files(folder: Path) -> list[Path]:
     try:
-        entries = sorted(islice(folder.iterdir(), _MAX_FILES))
+        names = sorted(islice(os.listdir(folder), _MAX_FILES))  # noqa: PTH208  (faster where there is no folder)
     except OSError:
         return []
-    return [path for path in entries if path.suffix == ".py" and not path.name.startswith(("_", "."))]
+    return [folder / name for name in names if name.endswith(".py") and not name.startswith(("_", "."))]
 
 
 def _signature(path: Path) -> object:
