@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -149,5 +148,7 @@ def _report_bug(exc: Exception) -> int:
     print(f"aish: internal error: {type(exc).__name__}: {visible(str(exc))}", file=sys.stderr)
     print("  this is a bug in aish; run again with python -X dev -m aish to see where", file=sys.stderr)
     if sys.flags.dev_mode:
+        import traceback  # slow to import, and there should be no bug
+
         traceback.print_exc()
     return 1

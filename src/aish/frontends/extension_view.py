@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from aish.config.extensions import Extension
-from aish.config.tool_files import ToolFile
-from aish.extensions.manifest import CommandEntry, Manifest, PythonSource
+if TYPE_CHECKING:
+    from aish.config.extensions import Extension
+    from aish.config.tool_files import ToolFile
+    from aish.extensions.manifest import CommandEntry, Manifest, PythonSource
 
 
 class CommandReply(Protocol):
