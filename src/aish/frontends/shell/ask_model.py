@@ -15,6 +15,7 @@ import msgspec
 from aish.autonomy.turn_summary import TurnSummary
 from aish.errors import ModelNotFound, StoreError
 from aish.frontends.mentions import MentionScope, expand_mentions
+from aish.frontends.shell.approvals.plan_approval import ask_about_plan, is_plan
 from aish.frontends.shell.approvals.proposal_menu import Offered, offer_commands
 from aish.frontends.shell.command_hints import (
     hint_lines,
@@ -27,7 +28,6 @@ from aish.frontends.shell.command_hints import (
 )
 from aish.frontends.shell.shell import Shell, format_error
 from aish.frontends.terminal import visible
-from aish.tool_calls.detect.plans import is_plan
 from aish.tool_calls.detect.proposals import lines_of_prose, proposals
 from aish.types.decisions import Mode
 from aish.types.live_shell import CommandHint
@@ -56,7 +56,7 @@ async def ask_model(shell: Shell, text: str) -> None:
         if reply is None:
             return
         if shell.mode is Mode.PLAN and is_plan(visible(reply), text):
-            approved = await _ask_about_plan(shell, reply)
+            approved = await ask_about_plan(shell, reply)
             if approved is None:
                 return
             text, hints, known, continues = approved, (), [], True
@@ -70,12 +70,6 @@ async def ask_model(shell: Shell, text: str) -> None:
         if not (answered or goes_on):
             return
         text, hints, known, continues = "Go on.", (), [], True
-
-
-async def _ask_about_plan(shell: Shell, reply: str) -> str | None:
-    from aish.frontends.shell.approvals.plan_approval import ask_about_plan
-
-    return await ask_about_plan(shell, reply)
 
 
 async def _is_weak_model(shell: Shell, text: str) -> bool:

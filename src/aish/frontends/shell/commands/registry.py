@@ -206,13 +206,15 @@ _ALIASES = {"q": "quit", "exit": "quit", "h": "help", "m": "model", "new": "rese
 
 # They ask the model, or show what belongs to the workspace.
 _OF_WORKSPACE = frozenset({
-    "approve", "ask", "context", "init", "norris", "plan", "reload", "revise", "safety", "skills", "trust",
+    "agents", "approve", "ask", "context", "init", "norris", "plan", "reload", "revise", "safety", "skills", "trust",
 })  # fmt: skip
 
 
 def needs_workspace(text: str) -> bool:
-    """Whether the workspace must be that of the user's directory before this line runs."""
-    return text.partition(" ")[0] in _OF_WORKSPACE
+    """Whether the workspace must be that of the user's directory before this line runs. A command that is not of aish
+    may be one of the project."""
+    name = text.partition(" ")[0]
+    return name in _OF_WORKSPACE or _ALIASES.get(name, name) not in COMMANDS
 
 
 async def run_meta(shell: Shell, text: str) -> None:

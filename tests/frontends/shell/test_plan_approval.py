@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aish.tool_calls.detect.plans import is_plan
+from aish.frontends.shell.approvals.plan_approval import is_plan
 
 STEPS = "1. Add the key to `config.py`.\n2. Read it in `load.py`.\n3. Test it.\n"
 
