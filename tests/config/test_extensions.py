@@ -13,10 +13,10 @@ from aish.config.extensions import (
     enable_extension,
     find_available,
     find_extensions,
-    pins_file,
     read_extension,
     remove_extension,
 )
+from aish.config.paths import extensions_file
 from aish.errors import ConfigError, UsageError
 
 from .conftest import World
@@ -102,8 +102,8 @@ def test_what_is_no_extension_is_an_error(world: World, tmp_path: Path) -> None:
 
 
 def test_damaged_pins_are_an_error_that_says_what_to_do(world: World) -> None:
-    pins_file(world.env).parent.mkdir(parents=True)
-    pins_file(world.env).write_text("{")
+    extensions_file(world.env).parent.mkdir(parents=True)
+    extensions_file(world.env).write_text("{")
     with pytest.raises(ConfigError) as caught:
         find_extensions(world.env)
     assert "delete it" in caught.value.hint

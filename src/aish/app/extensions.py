@@ -167,7 +167,7 @@ class PythonExtensions:
         ]
 
     def _find_enabled(self) -> Sequence[Extension]:
-        if not (paths.data_dir(self._env) / "extensions.json").exists():
+        if not paths.extensions_file(self._env).exists():
             return ()
         from aish.config.extensions import find_extensions
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aish.config import paths
 from aish.config.agents import AgentFile, find_agents
 from aish.config.instructions import InstructionFile, find_instructions
 from aish.config.prompt_files import PromptFile, find_prompt_files
@@ -92,6 +93,8 @@ class ProjectContext:
     @cached_property
     def _extension_parts(self) -> Mapping[Part, Sequence[Path]]:
         """What extensions have for models. Extensions that cannot be read are told of by their own commands."""
+        if not paths.extensions_file(self._launch.env).exists():
+            return {}
         from aish.config.extensions import find_usable_parts
 
         try:

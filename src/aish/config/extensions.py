@@ -92,8 +92,6 @@ def find_extensions(env: Mapping[str, str]) -> list[Extension]:
 
 def find_usable_parts(env: Mapping[str, str]) -> dict[Part, list[Path]]:
     """The files and folders of each part, of the extensions that are enabled and have not changed since."""
-    if not pins_file(env).exists():
-        return {}
     usable = [each for each in find_extensions(env) if each.is_usable]
     return {name: [path for each in usable if (path := each.part(name)) is not None] for name in PARTS}
 
@@ -143,18 +141,14 @@ def remove_extension(name: str, env: Mapping[str, str]) -> bool:
     return is_known
 
 
-def pins_file(env: Mapping[str, str]) -> Path:
-    return paths.data_dir(env) / "extensions.json"
-
-
 def _read_pins(env: Mapping[str, str]) -> dict[str, _Pin]:
     try:
-        return msgspec.json.decode(pins_file(env).read_bytes(), type=dict[str, _Pin])
+        return msgspec.json.decode(paths.extensions_file(env).read_bytes(), type=dict[str, _Pin])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as exc:
         hint = "delete it, and enable extensions again"
-        raise ConfigError(f"{pins_file(env)} cannot be read: {exc}", hint=hint) from exc
+        raise ConfigError(f"{paths.extensions_file(env)} cannot be read: {exc}", hint=hint) from exc
 
 
 def _change_pins(env: Mapping[str, str], changes: Mapping[str, _Pin | None]) -> None:
@@ -162,7 +156,7 @@ def _change_pins(env: Mapping[str, str], changes: Mapping[str, _Pin | None]) -> 
         pins = {name: pin for name, pin in {**_read_pins(env), **changes}.items() if pin is not None}
         return msgspec.json.format(msgspec.json.encode(pins), indent=2) + b"\n"
 
-    change_file(pins_file(env), with_changes)
+    change_file(paths.extensions_file(env), with_changes)
 
 
 def _read_pinned(name: str, pin: _Pin) -> Extension:

@@ -43,6 +43,11 @@ def runtime_dir(env: Mapping[str, str]) -> Path:
     return base / "aish" if base.is_absolute() and os.access(base, os.W_OK) else data_dir(env) / "run"
 
 
+def extensions_file(env: Mapping[str, str]) -> Path:
+    """The extensions that the user has enabled."""
+    return data_dir(env) / "extensions.json"
+
+
 def user_file(env: Mapping[str, str]) -> Path:
     return config_dir(env) / "config.toml"
 
