@@ -53,3 +53,28 @@ def test_each_agent_can_be_used():
     agents = [parse_agent(file.stem, read_own_file(file)) for file in files]
     assert [agent.name for agent in agents if agent.is_usable] == ["explorer", "reviewer", "tester"]
     assert [agent.name for agent in agents if agent.definition.only_reads] == ["reviewer"]
+
+
+def test_the_agents_are_right():
+    from aish.config.agents import parse_agent
+    from aish.config.instructions import read_own_file
+
+    files = sorted((EXAMPLES / "agents").glob("*.md"))
+    agents = [parse_agent(file.stem, read_own_file(file)) for file in files]
+    assert [agent.name for agent in agents] == ["explorer", "reviewer", "tester"]
+    assert not [agent.file.problem for agent in agents if agent.file.problem]
+    assert all(agent.definition.tools and agent.definition.instructions for agent in agents)
+
+
+def test_the_extension_is_whole_and_its_package_names_its_module():
+    from aish.config.extensions import read_extension
+    from aish.extensions.loading import load_source
+
+    folder = EXAMPLES / "tickets" / "aish_tickets"
+    extension = read_extension(str(folder))
+    assert extension.missing_parts() == []
+    (manifest,) = [load_source(source).manifest for source in extension.sources]
+    assert [tool.name for tool in manifest.tools] == ["ticket", "tickets", "close_ticket"]
+    package = tomllib.loads((EXAMPLES / "tickets" / "pyproject.toml").read_text())
+    (module,) = package["project"]["entry-points"]["aish.extensions"].values()
+    assert (EXAMPLES / "tickets" / (module.replace(".", "/") + ".py")).is_file()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -215,23 +216,35 @@ def _source(folder: Path, head: ExtensionHead, file: str) -> PythonSource:
 def hash_folder(folder: Path) -> str:
     """The hash of all files of an extension, by name and content. Raises UsageError for too many or too large ones, and
     for links, whose targets could change unseen."""
-    from hashlib import sha256
-
-    digest, files, size = sha256(), 0, 0
+    stamps: list[tuple[str, int, int, int]] = []
+    size = 0
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if _SKIPPED.intersection(relative.parts) or path.is_dir():
             continue
         if path.is_symlink():
             raise UsageError(f"{path} is a link, which an extension may not have")
-        files, size = files + 1, size + path.stat().st_size
-        if files > _MAX_FILES or size > _MAX_BYTES:
+        found = path.stat()
+        size += found.st_size
+        # The time of the last change of the inode cannot be set, unlike that of the content.
+        stamps.append((relative.as_posix(), found.st_size, found.st_ino, found.st_ctime_ns))
+        if len(stamps) > _MAX_FILES or size > _MAX_BYTES:
             raise UsageError(
                 f"{folder} has more than {_MAX_FILES} files or {_MAX_BYTES // 1024 // 1024} MB",
                 hint="put the extension into a folder of its own",
             )
-        digest.update(f"{relative.as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
+    return _hash_files(folder, tuple(stamps))
+
+
+@lru_cache(maxsize=64)
+def _hash_files(folder: Path, stamps: tuple[tuple[str, int, int, int], ...]) -> str:
+    """Reads the files anew only if one of them has changed."""
+    from hashlib import sha256
+
+    digest = sha256()
+    for name, size, _, _ in stamps:
+        digest.update(f"{name}\0{size}\0".encode())
+        digest.update((folder / name).read_bytes())
     return digest.hexdigest()
 
 

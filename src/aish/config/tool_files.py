@@ -105,4 +105,4 @@ def _signature(path: Path) -> object:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_ctime_ns, found.st_mtime_ns, found.st_size, found.st_ino

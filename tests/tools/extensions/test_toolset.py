@@ -150,6 +150,22 @@ class ExtensionStandIn:
     async def aclose(self) -> None: ...
 
 
+async def test_a_file_that_breaks_keeps_its_hooks_which_fail_then(world: World):
+    """So that a guard is not lost by a mistake in its file."""
+    code = '@hook("before_tool")\ndef guard(event):\n    return Deny("no")\n'
+    path = world.folder / "guard.py"
+    world.sources = [write_source(path, code, "project")]
+    await world.tools.refresh()
+    assert [hook.entry.name for hook in world.tools.hooks] == ["guard"]
+    world.sources = [write_source(path, code + "1 / 0\n", "project")]
+    await world.tools.refresh()
+    assert world.tools.problems
+    assert [(hook.entry.name, hook.source) for hook in world.tools.hooks] == [("guard", world.sources[0])]
+    world.sources = [write_source(path, "", "project")]
+    await world.tools.refresh()
+    assert not world.tools.hooks
+
+
 async def test_a_hundred_files_are_listed_from_the_cache_in_one_go(world: World):
     world.sources = [world.write(f"tool{number}") for number in range(100)]
     await world.tools.refresh()

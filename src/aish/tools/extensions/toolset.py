@@ -130,7 +130,9 @@ class ExtensionTools:
             first = [own.setdefault(entry.name, FoundTool(source, entry)) for entry in manifest.tools]
             firsts = [commands.setdefault(entry.name, FoundCommand(source, entry)) for entry in manifest.commands]
             found_first: tuple[FoundTool | FoundCommand, ...] = (*first, *firsts)
-            hooks += [FoundHook(source, hook) for hook in manifest.hooks]
+            # A source that cannot be read any more keeps its hooks, which fail then: a guard is not lost by a mistake.
+            entries = self._cache.find_earlier_hooks(source) if manifest.problem else manifest.hooks
+            hooks += [FoundHook(source, hook) for hook in entries]
             problems += [
                 f"{source.title}: {found.source.title} has a {found.entry.name}, too"
                 for found in found_first
@@ -184,6 +186,12 @@ class ManifestCache:
             part.replace(self._file)
         except OSError:
             return
+
+    def find_earlier_hooks(self, source: PythonSource) -> Sequence[HookEntry]:
+        """The hooks that the newest known revision of the source defines."""
+        prefix = "\0".join((source.path, source.module, ""))
+        known = [manifest for key, manifest in self._load().items() if key.startswith(prefix)]
+        return known[-1].hooks if known else ()
 
     def _load(self) -> dict[str, Manifest]:
         if self._manifests is None:
