@@ -216,6 +216,14 @@ def _source(folder: Path, head: ExtensionHead, file: str) -> PythonSource:
 def hash_folder(folder: Path) -> str:
     """The hash of all files of an extension, by name and content. Raises UsageError for too many or too large ones, and
     for links, whose targets could change unseen."""
+    try:
+        return _hash_files(folder, _stamp_files(folder))
+    except OSError as exc:  # it is being changed
+        raise UsageError(f"{folder} cannot be read: {exc.strerror}") from exc
+
+
+def _stamp_files(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Each file with what changes when it is written."""
     stamps: list[tuple[str, int, int, int]] = []
     size = 0
     for path in sorted(folder.rglob("*")):
@@ -233,7 +241,7 @@ def hash_folder(folder: Path) -> str:
                 f"{folder} has more than {_MAX_FILES} files or {_MAX_BYTES // 1024 // 1024} MB",
                 hint="put the extension into a folder of its own",
             )
-    return _hash_files(folder, tuple(stamps))
+    return tuple(stamps)
 
 
 @lru_cache(maxsize=64)
