@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from aish.extensions.manifest import Manifest, PythonSource
 
 MAX_FILE_BYTES = 1024 * 1024
 _PREFIX = "aish_extension_"
+_DIGEST_CHARS = 64  # of a SHA-256; the revision of other modules is their version
 
 Kind = TypeVar("Kind", ToolFunction, CommandFunction, HookFunction)
 
@@ -63,7 +65,7 @@ class LoadedSource(msgspec.Struct, frozen=True):
 def load_source(source: PythonSource) -> LoadedSource:
     """Runs the code of the source. Raises LoadError."""
     try:
-        module = importlib.import_module(source.module) if source.module else _load_file(source)
+        module = _import_module(source) if source.module else _load_file(source)
         namespace = vars(module)
         return LoadedSource(tuple(find_definitions(namespace)), find_settings(namespace))
     except LoadError:
@@ -75,6 +77,18 @@ def load_source(source: PythonSource) -> LoadedSource:
         if isinstance(exc, KeyboardInterrupt):
             raise
         raise LoadError(f"{_place(source, exc)}: {type(exc).__name__}: {exc}") from exc
+
+
+def _import_module(source: PythonSource) -> ModuleType:
+    """A pinned module is compiled from its files, which were hashed: bytecode beside them was not."""
+    if len(source.revision) != _DIGEST_CHARS:
+        return importlib.import_module(source.module)
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
+    try:
+        return importlib.import_module(source.module)
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
 def _load_file(source: PythonSource) -> ModuleType:
