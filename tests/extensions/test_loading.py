@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import py_compile
+import shutil
 import sys
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from aish.extensions.folder_hash import hash_folder
 from aish.extensions.loading import MAX_FILE_BYTES, LoadError, load_source
 from aish.extensions.manifest import PythonSource
 
@@ -50,11 +52,18 @@ def test_bytecode_beside_a_pinned_module_is_not_run(tmp_path: Path, monkeypatch:
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     compiled = Path(py_compile.compile(str(module), doraise=True, invalidation_mode=unchecked))
     assert compiled.exists()
-    module.write_text("from aish import tool\n" + GOOD)
+    module.write_text("other = 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
     with pytest.raises(LoadError, match="bytecode was run"):  # as an unpinned one, which is what the user installed
         load_source(PythonSource("it", module="pinned_module", revision="1.0"))
-    loaded = load_source(PythonSource("it", module="pinned_module", revision="0" * 64))
+    shutil.rmtree(tmp_path / "__pycache__")
+    sys.modules.pop("pinned_module", None)
+    py_compile.compile(str(module), doraise=True, invalidation_mode=unchecked)
+    digest = hash_folder(tmp_path)
+    module.write_text("from aish import tool\n" + GOOD)
+    with pytest.raises(LoadError, match="has changed since it was enabled"):
+        load_source(PythonSource("it", module="pinned_module", revision=digest))
+    loaded = load_source(PythonSource("it", module="pinned_module", revision=hash_folder(tmp_path)))
     assert [tool.name for tool in loaded.manifest.tools] == ["one"]
     assert sys.pycache_prefix is None

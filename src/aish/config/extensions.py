@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from aish.config import paths
 from aish.config.toml_file import Unreadable, read_toml
 from aish.config.user_decisions import change_file
 from aish.errors import ConfigError, UsageError
+from aish.extensions.folder_hash import find_package_folder, hash_folder
 from aish.extensions.manifest import PythonSource
 
 EXTENSION_FILE = "extension.toml"
@@ -26,9 +26,6 @@ ENTRY_POINTS = "aish.extensions"
 # Names of tools that are aish's own, or belong to no extension.
 RESERVED = frozenset({"aish", "agents", "history", "ide", "my", "project", "runtime", "shell", "skills", "tools"})
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}[a-z0-9]")
-_MAX_FILES = 500
-_MAX_BYTES = 8 * 1024 * 1024
-_SKIPPED = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
 
 Part = Literal["instructions", "skills", "commands", "agents"]
 PARTS: tuple[Part, ...] = ("instructions", "skills", "commands", "agents")
@@ -213,49 +210,6 @@ def _source(folder: Path, head: ExtensionHead, file: str) -> PythonSource:
         raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
 
 
-def hash_folder(folder: Path) -> str:
-    """The hash of all files of an extension, by name and content. Raises UsageError for too many or too large ones, and
-    for links, whose targets could change unseen."""
-    try:
-        return _hash_files(folder, _stamp_files(folder))
-    except OSError as exc:  # it is being changed
-        raise UsageError(f"{folder} cannot be read: {exc.strerror}") from exc
-
-
-def _stamp_files(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Each file with what changes when it is written."""
-    stamps: list[tuple[str, int, int, int]] = []
-    size = 0
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if _SKIPPED.intersection(relative.parts) or path.is_dir():
-            continue
-        if path.is_symlink():
-            raise UsageError(f"{path} is a link, which an extension may not have")
-        found = path.stat()
-        size += found.st_size
-        # The time of the last change of the inode cannot be set, unlike that of the content.
-        stamps.append((relative.as_posix(), found.st_size, found.st_ino, found.st_ctime_ns))
-        if len(stamps) > _MAX_FILES or size > _MAX_BYTES:
-            raise UsageError(
-                f"{folder} has more than {_MAX_FILES} files or {_MAX_BYTES // 1024 // 1024} MB",
-                hint="put the extension into a folder of its own",
-            )
-    return tuple(stamps)
-
-
-@lru_cache(maxsize=64)
-def _hash_files(folder: Path, stamps: tuple[tuple[str, int, int, int], ...]) -> str:
-    """Reads the files anew only if one of them has changed."""
-    from hashlib import sha256
-
-    digest = sha256()
-    for name, size, _, _ in stamps:
-        digest.update(f"{name}\0{size}\0".encode())
-        digest.update((folder / name).read_bytes())
-    return digest.hexdigest()
-
-
 def _list_installed() -> dict[str, str]:
     """The names of installed extensions and their modules."""
     from importlib.metadata import entry_points
@@ -267,7 +221,7 @@ def _read_module(name: str, module: str, state: State) -> Extension:
     """An installed extension. Nothing of it is imported here."""
     if _NAME.fullmatch(name) is None or name in RESERVED:
         return Extension(name, "broken", module=module, problem=f"{name} cannot name an extension")
-    folder = _find_package_folder(module)
+    folder = find_package_folder(module)
     if folder is None:
         return Extension(name, "broken", module=module, problem=f"its module {module} is not installed")
     head: ExtensionHead | None = None
@@ -283,16 +237,6 @@ def _read_module(name: str, module: str, state: State) -> Extension:
         name, state, (head.description if head else "") or facts.get("summary", ""), version, folder, module, digest,
         (PythonSource(name, module=module, revision=digest or version),), head,
     )  # fmt: skip
-
-
-def _find_package_folder(module: str) -> Path | None:
-    from importlib.util import find_spec
-
-    try:
-        spec = find_spec(module.partition(".")[0])
-    except (ImportError, ValueError):
-        return None
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def _is_site_folder(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,10 +22,17 @@ from aish import __version__
 from aish.errors import AishError
 from aish.extensions.context import Context
 from aish.extensions.definitions import CommandFunction, Definition, HookFunction, ToolFunction
-from aish.extensions.loading import LoadedSource, LoadError, load_source
+from aish.extensions.loading import (
+    LoadedSource,
+    LoadError,
+    check_pinned_module,
+    find_place,
+    is_pinned_module,
+    load_source,
+)
 from aish.extensions.manifest import Manifest, PythonSource
-from aish.extensions.results import Prompt, ResultError, check_size, to_content
-from aish.net.framing import NewlineFraming, Oversize
+from aish.extensions.results import Prompt, ResultError, to_content
+from aish.net.framing import DEFAULT_MAX_BYTES, NewlineFraming, Oversize
 from aish.net.jsonrpc_message import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -49,6 +57,12 @@ OUTPUT_METHOD = "notifications/aish/output"
 # A question to the user and its answer are notifications: an answer may take minutes.
 QUESTION_METHOD = "notifications/aish/question"
 ANSWER_METHOD = "notifications/aish/answer"
+WITHDRAW_METHOD = "notifications/aish/withdraw"
+MAX_REPORT_CHARS = 64 * 1024
+_MAX_REPORTS = 1000
+# Larger messages are dropped by the other side.
+MAX_MESSAGE_BYTES = DEFAULT_MAX_BYTES - 1024
+_MAX_ERROR_CHARS = 100_000
 
 Kind = TypeVar("Kind", ToolFunction, CommandFunction, HookFunction)
 
@@ -100,6 +114,25 @@ class CommandOutput(msgspec.Struct, omit_defaults=True):
     prompt: str = ""
 
 
+class _Ended(Exception):
+    """A function that has ended in a way that would end more than its call."""
+
+
+class _ThreadWork:
+    """Work in a thread, which cannot be stopped."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.is_running = False
+        self._work = work
+
+    def run(self) -> Any:
+        self.is_running = True
+        try:
+            return self._work()
+        finally:
+            self.is_running = False
+
+
 class Host:
     def __init__(self, write: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
         self._write = write
@@ -109,7 +142,9 @@ class Host:
         self._running: dict[int | str, tuple[asyncio.Task[None], list[Context]]] = {}
         self._questions: dict[int, asyncio.Future[str | None]] = {}
         self._last_question = 0
-        self._busy_threads = 0
+        self._abandoned: list[_ThreadWork] = []  # of cancelled calls
+        self._reports = 0  # that are not written yet
+        self._thread = threading.get_ident()
         self._loop = asyncio.get_running_loop()
 
     def feed(self, data: bytes) -> None:
@@ -154,9 +189,11 @@ class Host:
         except RpcError as exc:
             data = encode_error(message.id, exc)
         except (msgspec.MsgspecError, AishError) as exc:
-            data = encode_error(message.id, RpcError(INVALID_PARAMS, str(exc)))
+            data = encode_error(message.id, RpcError(INVALID_PARAMS, _shorten(str(exc))))
         except Exception as exc:
-            data = encode_error(message.id, RpcError(INTERNAL_ERROR, f"{type(exc).__name__}: {exc}"))
+            data = encode_error(message.id, RpcError(INTERNAL_ERROR, _shorten(_describe_failure(exc))))
+        if len(data) > MAX_MESSAGE_BYTES:
+            data = _refuse_size(message, len(data))
         await self._write(self._framing.frame(data))
 
     async def _handle(self, message: Message, contexts: list[Context]) -> Any:
@@ -177,8 +214,9 @@ class Host:
                 return await self._run_command(msgspec.json.decode(message.params, type=_Work), contexts)
             case "aish/hook":
                 return await self._run_hook(msgspec.json.decode(message.params, type=_Work), contexts)
-            case "aish/busy":
-                return self._busy_threads
+            case "aish/abandoned":
+                self._abandoned = [thread for thread in self._abandoned if thread.is_running]
+                return len(self._abandoned)
             case _:
                 raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
@@ -207,6 +245,8 @@ class Host:
     async def _prepare(
         self, meta: CallMeta, kind: type[Kind], name: str, contexts: list[Context]
     ) -> tuple[Kind, Context]:
+        if is_pinned_module(meta.source):
+            await self._in_thread(partial(check_pinned_module, meta.source))
         loaded = await self._load(meta.source)
         found = loaded.find(kind, name)
         if not isinstance(found, kind):
@@ -229,14 +269,14 @@ class Host:
         tool, context = await self._prepare(meta, ToolFunction, call.name, contexts)
         try:
             arguments = tool.signature.convert(call.arguments or {})
-            blocks, structured = to_content(await self._run(tool, arguments, context))
-            check_size(blocks)
         except msgspec.ValidationError as exc:
             return _tool_error(f"the arguments do not fit: {exc}")
+        try:
+            blocks, structured = to_content(await self._run(tool, arguments, context))
         except ResultError as exc:
             return _tool_error(f"{call.name}: {exc}")
-        except (Exception, SystemExit) as exc:
-            return _tool_error(f"{type(exc).__name__}: {exc}{_find_place(exc, meta.source)}")
+        except Exception as exc:
+            return _tool_error(_describe_failure(exc) + find_place(exc, meta.source))
         result: JsonObject = {"content": blocks, "isError": False}
         return {**result, "structuredContent": structured} if structured is not None else result
 
@@ -261,26 +301,39 @@ class Host:
         if definition.signature.takes_context:
             arguments = {**arguments, "ctx": context}
         work = partial(definition.function, *event, **arguments)
-        if inspect.iscoroutinefunction(definition.function):
-            return await work()
-        return await self._in_thread(work)
+        try:
+            if inspect.iscoroutinefunction(definition.function):
+                return await work()
+            return await self._in_thread(work)
+        except SystemExit as exc:  # ends the call, and not the process
+            raise _Ended(f"SystemExit: {exc}") from exc
+        except asyncio.CancelledError as exc:
+            if context.is_cancelled:
+                raise
+            raise _Ended("it ended with CancelledError") from exc
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        def count_and_run() -> Any:
-            self._busy_threads += 1
-            try:
-                return work()
-            finally:
-                self._busy_threads -= 1
-
-        return await self._loop.run_in_executor(self._threads, count_and_run)
+        thread = _ThreadWork(work)
+        try:
+            return await self._loop.run_in_executor(self._threads, thread.run)
+        except asyncio.CancelledError:
+            self._abandoned.append(thread)
+            raise
 
     # Messages to aish.
 
     def _report(self, method: str, token: str, text: str) -> None:
-        """May be called from any thread."""
-        data = self._framing.frame(encode_notification(method, {"token": token, "text": str(text)}))
-        asyncio.run_coroutine_threadsafe(self._write(data), self._loop)
+        """May be called from any thread, which then waits until it is written. A coroutine cannot wait here, so what it
+        reports too fast is left out."""
+        data = self._framing.frame(encode_notification(method, {"token": token, "text": str(text)[:MAX_REPORT_CHARS]}))
+        if threading.get_ident() != self._thread:
+            asyncio.run_coroutine_threadsafe(self._write(data), self._loop).result()
+        elif self._reports < _MAX_REPORTS:
+            self._reports += 1
+            self._loop.create_task(self._write(data)).add_done_callback(self._note_written)
+
+    def _note_written(self, task: asyncio.Task[None]) -> None:
+        self._reports -= 1
 
     async def _ask(self, token: str, text: str, choices: Sequence[str]) -> str | None:
         self._last_question += 1
@@ -291,6 +344,9 @@ class Host:
         try:
             await self._write(self._framing.frame(encode_notification(QUESTION_METHOD, params)))
             return await waiting
+        except asyncio.CancelledError:
+            await self._write(self._framing.frame(encode_notification(WITHDRAW_METHOD, {"question": question})))
+            raise
         finally:
             del self._questions[question]
 
@@ -308,14 +364,20 @@ def _describe_tool(tool: ToolFunction) -> JsonObject:
 
 
 def _tool_error(text: str) -> JsonObject:
-    return {"content": [{"type": "text", "text": text.encode("utf-8", "replace").decode()}], "isError": True}
+    shown = _shorten(text).encode("utf-8", "replace").decode()
+    return {"content": [{"type": "text", "text": shown}], "isError": True}
 
 
-def _find_place(exc: BaseException, source: PythonSource) -> str:
-    """The line of the source that the exception passed last, as " (file.py:12)"."""
-    trace, line = exc.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == source.path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f" ({Path(source.path).name}:{line})" if line else ""
+def _describe_failure(exc: Exception) -> str:
+    return str(exc) if isinstance(exc, _Ended) else f"{type(exc).__name__}: {exc}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_ERROR_CHARS else f"{text[:_MAX_ERROR_CHARS]} …"
+
+
+def _refuse_size(message: Message, size: int) -> bytes:
+    text = f"it returned {size / 1e6:.0f} MB, and a result may have {MAX_MESSAGE_BYTES // 1024 // 1024} MB at most"
+    if message.method == "tools/call":
+        return encode_result(message.id, _tool_error(text))
+    return encode_error(message.id, RpcError(INTERNAL_ERROR, text))

@@ -27,6 +27,7 @@ from aish.extensions.definitions import (
     find_settings,
     make_manifest,
 )
+from aish.extensions.folder_hash import find_package_folder, hash_folder
 from aish.extensions.manifest import Manifest, PythonSource
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -79,10 +80,29 @@ def load_source(source: PythonSource) -> LoadedSource:
         raise LoadError(f"{_place(source, exc)}: {type(exc).__name__}: {exc}") from exc
 
 
+def is_pinned_module(source: PythonSource) -> bool:
+    return bool(source.module) and len(source.revision) == _DIGEST_CHARS
+
+
+def check_pinned_module(source: PythonSource) -> None:
+    """Raises LoadError if the files of the module's package are not those that were enabled. Not only before it is
+    imported: a function may import more of them later."""
+    folder = find_package_folder(source.module)
+    if folder is None:
+        raise LoadError(f"the module {source.module} is not installed")
+    try:
+        found = hash_folder(folder)
+    except UsageError as exc:
+        raise LoadError(exc.message) from exc
+    if found != source.revision:
+        raise LoadError(f"{source.module} has changed since it was enabled")
+
+
 def _import_module(source: PythonSource) -> ModuleType:
     """A pinned module is compiled from its files, which were hashed: bytecode beside them was not."""
-    if len(source.revision) != _DIGEST_CHARS:
+    if not is_pinned_module(source):
         return importlib.import_module(source.module)
+    check_pinned_module(source)
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
     try:
@@ -113,9 +133,20 @@ def _place(source: PythonSource, exc: BaseException) -> str:
     """The file, and the line of it that failed."""
     if isinstance(exc, SyntaxError) and exc.filename == source.path:
         return f"{source.path}:{exc.lineno}"
+    line = _find_line(source, exc)
+    return f"{source.title}:{line}" if line else source.title
+
+
+def find_place(exc: BaseException, source: PythonSource) -> str:
+    """The line of the source that an exception passed last, as " (file.py:12)"."""
+    line = _find_line(source, exc) or (_find_line(source, exc.__cause__) if exc.__cause__ else 0)
+    return f" ({Path(source.path).name}:{line})" if line else ""
+
+
+def _find_line(source: PythonSource, exc: BaseException) -> int:
     trace, line = exc.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == source.path:
             line = trace.tb_lineno
         trace = trace.tb_next
-    return f"{source.title}:{line}" if line else source.title
+    return line

@@ -134,8 +134,9 @@ class _Context:
         rights: CallerRights | None,
         ask: Ask | None,
     ) -> None:
-        self.waited_s = 0.0  # for answers of the user, so far
-        self.asked_since_s: float | None = None
+        self._waited_s = 0.0  # for answers of the user, so far
+        self._asked_since_s = 0.0
+        self._questions = 0  # that are open
         self.rights = rights
         self._ask = ask
         self.tool = tool
@@ -155,20 +156,23 @@ class _Context:
             self.call, QuestionKind.INPUT, self.tool.name, self.tool.effect, {"choices": list(choices)}, text,
             turn=self.turn,
         )  # fmt: skip
-        began_s = self.asked_since_s = _now_s()
+        if not self._questions:
+            self._asked_since_s = _now_s()
+        self._questions += 1
         try:
             answer = await self._ask(question)
         except Exception:
             return None  # asking failed, which is no answer
         finally:
-            self.asked_since_s = None
-            self.waited_s += _now_s() - began_s
+            self._questions -= 1
+            if not self._questions:
+                self._waited_s += _now_s() - self._asked_since_s
         is_given = answer.choice is Choice.YES and (not choices or answer.note in choices)
         return answer.note if is_given else None
 
     def find_pause_s(self) -> float:
         """How long the call has waited for the user."""
-        return self.waited_s + (_now_s() - self.asked_since_s if self.asked_since_s is not None else 0.0)
+        return self._waited_s + (_now_s() - self._asked_since_s if self._questions else 0.0)
 
 
 class ConcurrencyLimits:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from aish.extensions.host import (
     OUTPUT_METHOD,
     QUESTION_METHOD,
     STATUS_METHOD,
+    WITHDRAW_METHOD,
     CallMeta,
     CommandOutput,
 )
@@ -45,7 +46,7 @@ _CLOSE_S = 1.0
 _MAX_CALL_S = 86_400.0
 # How long a cancelled function has to end before its process is retired, and how long it has to answer then.
 _GRACE_S = 2.0
-_BUSY_S = 1.0
+_ANSWER_S = 1.0
 _RETIRED_S = 60.0  # the calls that still run in a retired process have so long
 _STATUS_CHARS = 500
 _OUTPUT_CHARS = 64 * 1024
@@ -81,14 +82,17 @@ class _Messages(IncomingMessages):
         self._clean = sanitiser
         self.places: dict[str, CallPlace] = {}
         self.session: McpClientSession | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def notification(self, method: str, params: msgspec.Raw) -> None:
-        if method not in (STATUS_METHOD, OUTPUT_METHOD, QUESTION_METHOD):
+        if method not in (STATUS_METHOD, OUTPUT_METHOD, QUESTION_METHOD, WITHDRAW_METHOD):
             super().notification(method, params)
             return
         with suppress(msgspec.MsgspecError):
             report = msgspec.json.decode(params, type=_Report)
+            if method == WITHDRAW_METHOD:
+                self._withdraw(lambda token, question: question == report.question)
+                return
             place = self.places.get(report.token)
             if place is None:
                 return
@@ -97,9 +101,9 @@ class _Messages(IncomingMessages):
             elif method == OUTPUT_METHOD:
                 place.on_output(self._clean.show(report.text, _OUTPUT_CHARS) + "\n" * report.text.endswith("\n"))
             else:
-                task = asyncio.ensure_future(self._ask(place, report))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
+                key = report.token, report.question
+                task = self._answering[key] = asyncio.ensure_future(self._ask(place, report))
+                task.add_done_callback(lambda _: self._answering.pop(key, None))
 
     async def _ask(self, place: CallPlace, report: _Report) -> None:
         text = self._clean.show(report.text, _STATUS_CHARS)
@@ -108,16 +112,25 @@ class _Messages(IncomingMessages):
             with suppress(AishError):
                 await self.session.notify(ANSWER_METHOD, {"question": report.question, "answer": answer})
 
+    def forget(self, token: str) -> None:
+        """The call is over, and so are its questions."""
+        del self.places[token]
+        self._withdraw(lambda asked_by, question: asked_by == token)
+
     def close(self) -> None:
-        for task in self._answering:
-            task.cancel()
+        self._withdraw(lambda token, question: True)
+
+    def _withdraw(self, is_meant: Callable[[str, int], bool]) -> None:
+        for key, task in list(self._answering.items()):
+            if is_meant(*key):
+                task.cancel()
 
 
 class _Child:
     """One process and the task that owns it."""
 
     def __init__(self, spec: ServerSpec) -> None:
-        self.calls = 0
+        self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._spec = spec
@@ -139,15 +152,23 @@ class _Child:
         """The token by which the reports of one call are told from those of others."""
         token = f"call-{next(self._tokens)}"
         self._messages.places[token] = place
-        self.calls += 1
+        try:
+            with self.is_used():
+                yield token
+        finally:
+            self._messages.forget(token)
+
+    @contextmanager
+    def is_used(self) -> Iterator[None]:
+        """The process does not end meanwhile, if it is retired."""
+        self._calls += 1
         self._idle.clear()
         try:
-            yield token
+            yield
         finally:
-            self.calls -= 1
-            if not self.calls:
+            self._calls -= 1
+            if not self._calls:
                 self._idle.set()
-            del self._messages.places[token]
 
     async def end(self, within_s: float = 0.0) -> None:
         """Ends the process, when its calls have ended or the time is up."""
@@ -156,6 +177,9 @@ class _Child:
                 await self._idle.wait()
         self._stopping.set()
         await asyncio.wait({self._task}, timeout=3 * _CLOSE_S + 2)
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=_CLOSE_S)
 
     async def _run(self) -> None:
         try:
@@ -174,7 +198,8 @@ class _Child:
         finally:
             self._messages.close()
             if not self._started.done():
-                self._started.cancel()
+                self._started.set_exception(AishError("the tool process was closed"))
+                self._started.exception()
 
 
 class ToolProcess:
@@ -195,20 +220,20 @@ class ToolProcess:
         self._child: _Child | None = None
         self._children: set[_Child] = set()  # also retired ones, until they have ended
         self._background: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def describe(self, sources: Sequence[PythonSource]) -> list[Manifest]:
         """What each of the sources defines. Never raises: what fails is the problem of a manifest."""
         params = {"sources": list(sources)}
         try:
-            session = await self._current().session()
-            return await session.request("aish/describe", params, list[Manifest], timeout_s=_DESCRIBE_S)
-        except (AishError, asyncio.CancelledError) as exc:
-            if isinstance(exc, asyncio.CancelledError) and not self._has_ended():
-                raise
+            child = self._current()
+            with child.is_used():
+                session = await child.session()
+                return await session.request("aish/describe", params, list[Manifest], timeout_s=_DESCRIBE_S)
+        except AishError as exc:
             self.retire()  # one of them may have ended or blocked the process
-            problem = _say(exc, "the import") if isinstance(exc, AishError) else "the tool process could not start"
-            if len(sources) == 1:
-                return [Manifest(problem=problem)]
+            if len(sources) == 1 or self._is_closed:
+                return [Manifest(problem=_describe_fault(exc, "the import"))] * len(sources)
         return [manifest for source in sources for manifest in await self.describe([source])]
 
     async def call_tool(self, source: PythonSource, name: str, arguments: Arguments, place: CallPlace) -> ToolOutput:
@@ -248,7 +273,7 @@ class ToolProcess:
             self._run_in_background(child.end(_RETIRED_S))
 
     async def aclose(self) -> None:
-        self._child = None
+        self._is_closed, self._child = True, None
         for task in self._background:
             task.cancel()
         await asyncio.gather(*(child.end() for child in self._children))
@@ -260,7 +285,10 @@ class ToolProcess:
         work: Callable[[McpClientSession, CallMeta], Awaitable[Result]],
         name: str,
     ) -> Result:
-        child = self._current()
+        try:
+            child = self._current()
+        except AishError as exc:
+            raise ToolError(exc.message, status=ResultStatus.SERVER_GONE) from exc
         async with child.reports_to(place) as token:
             settings = dict(self._settings.get(source.owner, {}))
             meta = CallMeta(source, place.workspace, place.session, place.turn, place.call, settings, token)
@@ -274,18 +302,18 @@ class ToolProcess:
                     self.retire()
                 elif exc.kind is not FaultKind.RPC:
                     self._run_in_background(self._check(child))
-                raise ToolError(_say(exc, name), status=exc.status) from exc
+                raise ToolError(_describe_fault(exc, name), status=exc.status) from exc
             except AishError as exc:
-                raise ToolError(_say(exc, name), status=ResultStatus.SERVER_GONE) from exc
+                raise ToolError(_describe_fault(exc, name), status=ResultStatus.SERVER_GONE) from exc
 
     def _current(self) -> _Child:
+        """Raises AishError once all is closed: nothing would end the process."""
+        if self._is_closed:
+            raise AishError("the tool process was closed")
         if self._child is None or self._child.has_ended:
             self._child = _Child(self._spec())
             self._children = {child for child in self._children if not child.has_ended} | {self._child}
         return self._child
-
-    def _has_ended(self) -> bool:
-        return self._child is None or self._child.has_ended
 
     async def _check(self, child: _Child) -> None:
         """Retires the process if a function that was cancelled still runs in it, or if it does not answer."""
@@ -294,10 +322,10 @@ class ToolProcess:
             return
         try:
             session = await child.session()
-            busy = await session.request("aish/busy", {}, int, timeout_s=_BUSY_S)
+            abandoned = await session.request("aish/abandoned", {}, int, timeout_s=_ANSWER_S)
         except AishError:
-            busy = child.calls + 1
-        if busy > child.calls and child is self._child:
+            abandoned = 1
+        if abandoned and child is self._child:
             self.retire()
 
     def _run_in_background(self, work: Any) -> None:
@@ -318,7 +346,7 @@ class ToolProcess:
 HookReply: Any = HookAnswer | None
 
 
-def _say(error: AishError, name: str) -> str:
+def _describe_fault(error: AishError, name: str) -> str:
     """The failure of the process in words, without those of MCP."""
     if not isinstance(error, McpError):
         return error.message

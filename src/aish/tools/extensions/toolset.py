@@ -102,9 +102,9 @@ class ExtensionTools:
             sources = tuple(self._find_sources())
             if sources == self._sources:
                 return
-            manifests = await self._read_manifests(sources)
             if _has_changed(self._sources, sources):
                 self.process.retire()  # it has imported what was there before
+            manifests = await self._read_manifests(sources)
             self._sources = sources
             self._take(manifests)
 
