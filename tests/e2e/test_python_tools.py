@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 import urllib.request
 from pathlib import Path
@@ -64,7 +65,8 @@ def test_a_tool_is_written_listed_and_tried_from_the_command_line(command: Comma
     assert ran.code == 1 and "do not fit the schema" in ran.out
     assert command.run("tools", "test", "nothing").code == 2
     assert command.run("tools", "new", "hello").code == 2
-    assert command.run("tools", "new", "../evil").code == 2
+    for name in ("../evil", "class", "größe", "a__b", "_x"):
+        assert command.run("tools", "new", name).code == 2, name
     path.write_text("import nothing_like_this\n")
     ran = command.run("tools")
     assert ran.code == 1 and f"{path}:1: ModuleNotFoundError" in ran.err
@@ -88,8 +90,11 @@ def test_an_extension_is_shown_before_it_is_enabled(command: Command):
     folder = Path(__file__).parents[2] / "examples/tickets/aish_tickets"
     ran = command.run("extensions", "check", str(folder))
     assert ran.code == 0 and "tickets__close_ticket  [write]" in ran.out and "hook     before_tool" in ran.out
-    ran = command.run("extensions", "add", str(folder))
-    assert ran.code == 2 and "needs a yes" in ran.err
+    marked = command.home / "marked"
+    shutil.copytree(folder, marked)
+    (marked / "tickets.py").write_text(f"open({str(command.home / 'ran')!r}, 'w')\n")
+    ran = command.run("extensions", "add", str(marked))
+    assert ran.code == 2 and "needs a yes" in ran.err and not (command.home / "ran").exists()
     assert command.run("extensions", "add", "--yes", str(folder)).code == 0
     assert "✓ tickets  1.0  enabled" in command.run("extensions").out
     (command.home / "tickets.json").write_text(json.dumps([{"id": n, "title": f"t{n}"} for n in (1, 2)]))

@@ -225,6 +225,7 @@ class Container:
                 yield engine
         finally:
             await connections.aclose()
+            await engine.finish_hooks()
             await extensions.aclose()
             await self.workspaces.aclose()
             if "store" in self.__dict__:

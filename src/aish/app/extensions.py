@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
 _LOOK_S = 2.0
 _FRESH_S = 0.1
+_MAX_LATE_NOTICES = 10
 
 
 class PythonExtensions:
@@ -52,6 +53,7 @@ class PythonExtensions:
         self._fresh_until_s = 0.0
         self._fresh_s = _FRESH_S if serving else 0.0
         self._reported: set[str] = set()
+        self._late_notices: list[str] = []
         self._damage = ""  # why it is not known what is enabled
 
     async def refresh(self) -> Sequence[str]:
@@ -65,9 +67,10 @@ class PythonExtensions:
         if self._is_made or self._sources_among(files):
             await self.tools.refresh()
         self._fresh_until_s = now_s + self._fresh_s
+        late, self._late_notices = self._late_notices, []
         new = [problem for problem in self._problems_among(files) if problem not in self._reported]
         self._reported.update(new)
-        return new
+        return [*new, *late]
 
     async def aclose(self) -> None:
         if self._is_made:
@@ -106,8 +109,11 @@ class PythonExtensions:
         return bool(self._hook_commands or (self._is_made and self.tools.hooks)) and self._hooks.has_hooks(point)
 
     async def run_hooks(self, event: HookEvent) -> HookVerdict:
-        """Runs the hooks for an event."""
-        return await self._hooks.run_hooks(event)
+        """Runs the hooks for an event. What fails after a turn is told with the next one."""
+        verdict = await self._hooks.run_hooks(event)
+        if event.point == "after_turn":
+            self._late_notices = [*self._late_notices, *verdict.notices][-_MAX_LATE_NOTICES:]
+        return verdict
 
     @cached_property
     def _hooks(self) -> HookRunner:

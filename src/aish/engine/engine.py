@@ -215,6 +215,11 @@ class Engine:
         `keep` says what the notes must keep. Raises what asking a model raises; then nothing has changed."""
         return await self._runner.compact(request, keep)
 
+    async def finish_hooks(self) -> None:
+        """Waits, for a bounded time, for the hooks of turns that are over."""
+        if "_runner" in self.__dict__:
+            await self._runner.finish_end_hooks()
+
     async def aclose(self) -> None:
         """Closes tools, providers and the store, in that order, even if one of them fails."""
         is_made = "store" in self.__dict__ or not callable(self._given_store)

@@ -89,12 +89,12 @@ def tool(
     def decorate(function: AnyFunction) -> AnyFunction:
         signature = read_signature(function)
         entry = ToolEntry(
-            name=_check_name(name or function.__name__, _TOOL_NAME, "tool"),
+            name=check_tool_name(name or function.__name__),
             description=description or signature.description or _say_missing(function),
             schema=signature.schema,
             effect=_effect(effect),
             timeout_s=_positive(timeout_s, "timeout_s"),
-            concurrency=concurrency,
+            concurrency=_not_negative(concurrency),
             output_schema=signature.output_schema,
         )
         return _attach(function, ToolFunction(function, signature, entry))
@@ -193,6 +193,11 @@ def _attach(function: AnyFunction, definition: Definition) -> AnyFunction:
     return function
 
 
+def check_tool_name(name: str) -> str:
+    """Raises UsageError for a name that a tool cannot have."""
+    return _check_name(name, _TOOL_NAME, "tool")
+
+
 def _check_name(name: str, pattern: re.Pattern[str], kind: str) -> str:
     if pattern.fullmatch(name) is None or "__" in name or name.endswith("_") or len(name) > _MAX_OWN_NAME_CHARS:
         raise UsageError(
@@ -213,6 +218,12 @@ def _positive(value: float, name: str) -> float:
     if value <= 0:
         raise UsageError(f"{name} must be more than 0")
     return value
+
+
+def _not_negative(concurrency: int) -> int:
+    if concurrency < 0:
+        raise UsageError("concurrency must not be less than 0, which means no limit")
+    return concurrency
 
 
 def _say_missing(function: Callable[..., Any]) -> str:

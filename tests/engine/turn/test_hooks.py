@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -128,7 +129,9 @@ async def test_a_turn_can_be_refused():
 
 async def test_after_a_turn_hooks_are_told_the_answer():
     hooks = Hooks("after_turn", HookVerdict())
-    await bench(hooks).run("go")
+    made = bench(hooks)
+    await made.run("go")
+    await made.engine.finish_hooks()
     assert [(event.text, event.status) for event in hooks.events] == [("done", "answered")]
 
 
@@ -141,6 +144,66 @@ async def test_a_hook_may_answer_a_question_with_no_only():
     (result,) = results(await made.run("go", ask=ask))
     assert "never here" in text_of(result.parts)
     assert made.tools.calls == []
+
+
+async def test_a_hook_asks_also_about_a_call_that_an_earlier_yes_covers():
+    """A yes for the turn was for calls of a kind, and not for what a hook wants to be asked about."""
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    async def ask(question: Question) -> Answer:
+        asked.append((question.call, question.reasons))
+        return Answer(Choice.TURN)
+
+    def judge(event: HookEvent) -> HookVerdict:
+        return HookVerdict(question="production!" if event.arguments["at"] == "b" else None)
+
+    steps = [call("box__look", '{"at": "a"}', id="c1")], [call("box__look", '{"at": "b"}', id="c2")], [TextDelta("ok")]
+    made = bench(Hooks("before_tool", judge), *steps, effect=Effect.WRITE, gate=policy_gate(write="ask"))
+    await made.run("go", ask=ask)
+    assert [call_id for call_id, _ in asked] == ["c1", "c2"]
+    assert "a hook asks: production!" in asked[1][1]
+
+
+async def test_a_yes_for_the_step_does_not_cover_what_a_hook_has_changed():
+    asked: list[Question] = []
+
+    async def ask(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(Choice.STEP)
+
+    def judge(event: HookEvent) -> HookVerdict:
+        return HookVerdict(arguments={"at": "changed"}) if event.arguments["at"] == "b" else HookVerdict()
+
+    step = [call("box__look", '{"at": "a"}', index=0, id="c1"), call("box__look", '{"at": "b"}', index=1, id="c2")]
+    made = bench(
+        Hooks("before_tool", judge), step, [TextDelta("ok")], effect=Effect.WRITE, gate=policy_gate(write="ask")
+    )
+    await made.run("go", ask=ask)
+    assert [question.arguments for question in asked] == [{"at": "a"}, {"at": "changed"}]
+
+
+async def test_hooks_after_a_cancelled_turn_hold_no_one_up():
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Hooks):
+        async def run_hooks(self, event: HookEvent) -> HookVerdict:
+            begun.set()
+            await go_on.wait()
+            return await super().run_hooks(event)
+
+    hooks = Slow("after_turn", HookVerdict())
+    made = bench(hooks, [30.0])
+    async with asyncio.timeout(10):
+        turn = asyncio.ensure_future(made.run("go"))
+        await asyncio.sleep(0)
+        async with made.engine.turn(made.request("other")):
+            pass
+        turn.cancel()
+        await asyncio.wait({turn})
+        await begun.wait()
+        go_on.set()
+        await made.engine.finish_hooks()
+    assert {event.status for event in hooks.events} <= {"cancelled"}
 
 
 async def test_calls_of_programs_meet_hooks_as_well():

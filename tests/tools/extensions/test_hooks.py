@@ -60,9 +60,8 @@ async def test_functions_deny_ask_and_narrow_one_after_the_other(world: World):
     world.add('return Change({"at": event.arguments["at"] + "b"})', name="first")
     world.add('return Change({"at": event.arguments["at"] + "c"})', name="second")
     world.add('return Ask("sure?")', name="third")
-    world.add('return Note("mind the gap")', name="fourth")
     verdict = await world.run()
-    assert verdict == HookVerdict(None, "sure?", {"at": "abc"}, ("mind the gap",))
+    assert verdict == HookVerdict(None, "sure?", {"at": "abc"})
 
 
 async def test_the_first_that_denies_ends_it(world: World):
@@ -85,7 +84,6 @@ async def test_hooks_are_for_the_tools_that_they_name(world: World):
         ('print(json.dumps({"answer": "deny", "reason": event["tool"]}))', HookVerdict("box__look")),
         ('print(json.dumps({"answer": "ask"}))', None),
         ('print(json.dumps({"answer": "change", "arguments": {"at": "b"}}))', HookVerdict(arguments={"at": "b"})),
-        ('print(json.dumps({"answer": "note", "text": "hello"}))', HookVerdict(notes=("hello",))),
         ('sys.stderr.write("not today\\n"); sys.exit(2)', HookVerdict("not today")),
     ],
 )
@@ -129,6 +127,21 @@ async def test_a_hook_that_hangs_is_given_up(world: World):
     verdict = await world.run(timeout_s=1.0)
     assert "took more than 1 s" in verdict.notices[0] or "did not finish within 1 s" in verdict.notices[0]
     assert verdict.refusal is not None and "slow" in verdict.refusal
+
+
+async def test_an_answer_that_has_no_effect_at_its_point_is_told(world: World):
+    world.add('return Note("mind the gap")', name="noting")
+    verdict = await world.run()
+    assert verdict == HookVerdict(notices=("the hook noting answered note, which has no effect at before_tool",))
+    world.add_command('print(json.dumps({"answer": "note", "text": "hello"}))')
+    world.commands = [HookConfig("after_tool", world.commands[0].command)]
+    assert (await world.run(HookEvent("after_tool", tool="box__look", text="x"))).notes == ("hello",)
+
+
+@pytest.mark.parametrize("command", ["/bin/echo 'open", "   "])
+async def test_a_command_that_cannot_be_read_is_a_failure_like_any_other(world: World, command: str):
+    world.commands.append(HookConfig("before_tool", command))
+    assert "it was skipped" in (await world.run()).notices[0]
 
 
 async def test_after_a_tool_a_failure_refuses_nothing(world: World):

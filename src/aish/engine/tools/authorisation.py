@@ -172,6 +172,7 @@ class Authoriser:
             return aish_says(
                 ResultStatus.SCHEMA, f"the arguments as a hook changed them do not fit: {'; '.join(errors)}"
             )
+        self._consent.forget_step_answer(item.call.id)
         spec = item.spec.with_effect_of(verdict.arguments)
         return msgspec.structs.replace(item, spec=spec, arguments=verdict.arguments, hooked=True)
 
@@ -223,6 +224,10 @@ class Consent:
     def demand(self, call: str, reason: str) -> None:
         """The user is asked about this call, also if the gate allows it."""
         self._demanded[call] = reason
+
+    def forget_step_answer(self, call: str) -> None:
+        """A yes for the step was for this call as it was shown, and a hook has changed it."""
+        self._for_step = {(covered, kind) for covered, kind in self._for_step if covered != call}
 
     def expect(self, step: Sequence[EffectRequest]) -> None:
         """The calls of one step, in order, before the first is decided: those of one kind are asked about together."""
@@ -292,11 +297,16 @@ class Consent:
         """Anything but a clear yes is a no. A decision that comes later is noted in `later`."""
         if self._ask is None:
             return Answer(Choice.NO)
-        self._asked.add(question.call)
         if self._is_covered(question):
+            self._asked.add(question.call)
             return Answer(Choice.YES)
+        if question.kind is QuestionKind.EFFECT:
+            self._asked.add(question.call)
+            question = self._with_demand(question)
         if self._hooks.has("on_question"):
             verdict = await self._hooks.on_question(question)
+            for notice in verdict.notices:
+                self._channel.send_progress(Status(notice), question.call)
             if verdict.refusal is not None:
                 return Answer(Choice.NO, f"a hook refused it: {verdict.refusal}")
         prepared = await self._with_preview(question)
@@ -318,6 +328,14 @@ class Consent:
             self._for_step.update((other.call, question.like) for other in question.others)
         return answer
 
+    def _with_demand(self, question: Question) -> Question:
+        """The question with the reason of a hook that wants it to be asked."""
+        demanded = self._demanded.get(question.call)
+        reason = f"a hook asks: {demanded}"
+        if demanded is None or question.reason == reason:
+            return question
+        return msgspec.structs.replace(question, reasons=(*(question.reasons or (question.reason,)), reason))
+
     @property
     def is_relaying(self) -> bool:
         """Whether the user is being asked for a turn that a call has started."""
@@ -336,7 +354,7 @@ class Consent:
 
     def _is_covered(self, question: Question) -> bool:
         """Whether the user has said yes to calls like this one, or to this very one together with another."""
-        if not question.like or question.insist:
+        if not question.like or question.insist or question.call in self._demanded:
             return False
         return question.like in self._for_turn or (question.call, question.like) in self._for_step
 

@@ -135,9 +135,12 @@ class Dispatcher:
         self._authoriser.expect([item for item in items if isinstance(item, PreparedCall)])
         for group in _groups(items):
             admitted = [await self._admit(item) for item in group if isinstance(item, PreparedCall)]
-            await self._run_admitted([item for item in admitted if item is not None])
+            as_admitted = {item.call.id: item for item in admitted if item is not None}
+            # A hook or the user may have turned a read into more than that.
+            for together in _groups(list(as_admitted.values())):
+                await self._run_admitted([item for item in together if isinstance(item, PreparedCall)])
             for item in group:
-                await self._finalise(item, is_last=item is items[-1])
+                await self._finalise(as_admitted.get(item.call.id, item), is_last=item is items[-1])
 
     def _prepare(self, call: ToolCall) -> Item:
         if self._tools.is_client_tool(call.name):

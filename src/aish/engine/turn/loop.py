@@ -225,9 +225,11 @@ class Turn(msgspec.Struct, eq=False):
             self._queue(result_event(call, self._dispatcher.closing_outcome(call)), call.id)
         return self._finish()
 
+    @property
+    def has_end_hooks(self) -> bool:
+        return self._hooks.has("after_turn")
+
     async def run_end_hooks(self) -> None:
-        if not self._hooks.has("after_turn"):
-            return
         texts = [message.text for message in self._transcript.new_messages() if type(message) is AssistantMessage]
         await self._hooks.after_turn(texts[-1] if texts else "", self.end or TurnEnd.FAILED)
 

@@ -20,6 +20,7 @@ from aish.engine.model.selection import ModelSelector, SelectedModel
 from aish.engine.prompt.compaction import Summaries
 from aish.engine.prompt.conversation import Conversation, Conversations
 from aish.engine.turn.builder import TurnBuilder
+from aish.engine.turn.loop import Turn
 from aish.engine.turn.recorder import Recorder, Recording
 from aish.engine.turn.recovery import read_earlier_attempts
 from aish.engine.turn.resume_state import (
@@ -43,6 +44,8 @@ from aish.types.requests import EarlierAttempts, TurnRequest
 
 # For the last writes of a turn that is being cancelled; a commit takes milliseconds.
 _CLOSING_S = 5.0
+_MAX_END_HOOKS = 64  # turns whose hooks still run
+_END_HOOKS_S = 30.0
 _POLL_S = 0.05  # how often the store is asked for what another process does
 _LOCK_KIND = "answering"
 
@@ -80,6 +83,7 @@ class TurnRunner:
         self._me = liveness.me
         self._shared = shared
         self._attempts: dict[str, _Attempt] = {}  # by retry key: the newest attempt under way
+        self._end_hooks: set[asyncio.Task[None]] = set()
         self._undelivered: dict[str, tuple[str, tuple[str, ...]]] = {}  # by turn: its retry key, and the attempts
         self._ended: dict[str, asyncio.Future[None]] = {}  # by turn: done when an attempt has ended
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -201,6 +205,21 @@ class TurnRunner:
                     del self._undelivered[next(iter(self._undelivered))]
         elif not recording.has_attempt_note and any(isinstance(each, ToolMessage) for each in turn.new_messages()):
             await _finish(note_attempt(self._store, turn.retry_key, turn.id, turn.now_ms()))
+
+    async def start_end_hooks(self, turn: Turn) -> None:
+        """Runs the hooks after the turn, in the background: no caller waits for them, also not one that stops."""
+        if not turn.has_end_hooks:
+            return
+        if len(self._end_hooks) >= _MAX_END_HOOKS:
+            await asyncio.wait(self._end_hooks, return_when=asyncio.FIRST_COMPLETED)
+        task = asyncio.ensure_future(turn.run_end_hooks())
+        self._end_hooks.add(task)
+        task.add_done_callback(self._end_hooks.discard)
+
+    async def finish_end_hooks(self) -> None:
+        """Waits for the hooks of turns that are over, which are bounded in time."""
+        if self._end_hooks:
+            await asyncio.wait(self._end_hooks, timeout=_END_HOOKS_S)
 
     async def forget_attempts(self, turn: str) -> None:
         """The client has the answer of this turn. From now on the same request is a new one."""
@@ -331,7 +350,7 @@ class TurnContext(msgspec.Struct, eq=False):
         finally:
             if self._stack is not None:
                 await self._stack.__aexit__(kind, exc, trace)
-        await recording.turn.run_end_hooks()
+        await self._runner.start_end_hooks(recording.turn)
 
 
 async def _finish(work: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 from aish.config.extensions import (
@@ -19,6 +20,7 @@ from aish.config.extensions import (
 )
 from aish.config.tool_files import PROJECT_FOLDER, own_tools_folder
 from aish.errors import ConfigError, UsageError
+from aish.extensions.definitions import check_tool_name
 from aish.frontends.runtime import LaunchContext, Runtime
 from aish.frontends.signals import run_until_done
 from aish.frontends.terminal import Output, is_interactive, visible
@@ -52,8 +54,9 @@ def run_tools(arguments: argparse.Namespace, runtime: Runtime) -> int:
 
 def _new(arguments: argparse.Namespace, here: LaunchContext) -> int:
     name = arguments.name.removesuffix(".py")
-    if not name.isidentifier() or name.startswith("_") or "__" in name:
-        raise UsageError(f"{arguments.name!r} cannot name a tool", hint="use letters, digits and single '_'")
+    if not name.isidentifier() or iskeyword(name):
+        raise UsageError(f"{arguments.name!r} cannot name a function", hint="use letters, digits and '_'")
+    check_tool_name(name)
     folder = here.cwd / PROJECT_FOLDER if arguments.project else own_tools_folder(here.env)
     path = folder / f"{name}.py"
     try:
@@ -162,23 +165,31 @@ def _list_extensions(env: Mapping[str, str]) -> int:
 
 
 async def _add(arguments: argparse.Namespace, runtime: Runtime) -> int:
-    """Shows what the extension may do, and enables it after a yes."""
+    """Runs its Python to show what the extension may do, and enables it: each after a yes, since neither is undone."""
     extension = read_extension(arguments.path)
+    if not arguments.yes and not is_interactive():
+        raise UsageError("enabling an extension needs a yes", hint="--yes, once you have read its files")
+    where = extension.folder or extension.module
+    if not (arguments.yes or _confirm(f"read what {where} offers? Its Python runs as you, outside of the sandbox.")):
+        return _REFUSED
     problems = await _show(extension, runtime)
     if problems:
         raise UsageError(
             f"{extension.name} has problems and was not enabled", hint="`aish extensions check` shows them"
         )
-    if not arguments.yes:
-        if not is_interactive():
-            raise UsageError("enabling an extension needs a yes", hint="--yes, once you have read what it may do")
-        print(f"enable {extension.name}? Its Python runs as you, outside of the sandbox. [y/N] ", end="", flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("not enabled")
-            return _REFUSED
+    if not (arguments.yes or _confirm(f"enable {extension.name}?")):
+        return _REFUSED
     enable_extension(extension, runtime.launch_context.env)
     print(f"{extension.name} is enabled")
     return 0
+
+
+def _confirm(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("not enabled")
+    return False
 
 
 async def _check(arguments: argparse.Namespace, runtime: Runtime) -> int:

@@ -89,7 +89,7 @@ class HookRunner:
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await hook.run(event)
-        except (AishError, TimeoutError, msgspec.MsgspecError, OSError) as exc:
+        except Exception as exc:  # whatever it is, the hook has failed
             why = f"took more than {self._timeout_s:g} s" if isinstance(exc, TimeoutError) else str(exc)
             text = self._say(f"the hook {hook.name} failed: {why}")
             if hook.refuses and event.point in ("before_turn", "before_tool"):
@@ -98,15 +98,18 @@ class HookRunner:
         match answer:
             case Deny(reason):
                 return msgspec.structs.replace(verdict, refusal=self._say(reason) or f"by {hook.name}"), event
-            case Ask(reason):
+            case Ask(reason) if event.point == "before_tool":
                 return msgspec.structs.replace(verdict, question=self._say(reason) or f"by {hook.name}"), event
             case Change(arguments) if event.point == "before_tool":
                 changed = msgspec.structs.replace(event, arguments=arguments)
                 return msgspec.structs.replace(verdict, arguments=arguments), changed
-            case Note(text):
+            case Note(text) if event.point != "before_tool":
                 return msgspec.structs.replace(verdict, notes=(*verdict.notes, self._redact(text))), event
-            case _:
+            case None:
                 return verdict, event
+            case _:
+                notice = f"the hook {hook.name} answered {type(answer).__name__.lower()}, which has no effect at {event.point}"
+                return msgspec.structs.replace(verdict, notices=(*verdict.notices, notice)), event
 
     def _say(self, text: str) -> str:
         return self._redact(text)[:_MAX_REASON_CHARS]
@@ -122,7 +125,10 @@ class HookRunner:
 
     def _make_command(self, command: HookConfig) -> RunHook:
         async def call(event: HookEvent) -> HookAnswer | None:
-            spec = ProcessSpec(tuple(shlex.split(command.command)), cwd=self._workspace(), redact=self._redact)
+            words = tuple(shlex.split(command.command))
+            if not words:
+                raise AishError("its command is empty")
+            spec = ProcessSpec(words, cwd=self._workspace(), redact=self._redact)
             done = await run(
                 spec, timeout_s=self._timeout_s, max_output_bytes=_MAX_ANSWER_BYTES, stdin=msgspec.json.encode(event)
             )
