@@ -108,7 +108,8 @@ class HookRunner:
             case None:
                 return verdict, event
             case _:
-                notice = f"the hook {hook.name} answered {type(answer).__name__.lower()}, which has no effect at {event.point}"
+                kind = type(answer).__name__.lower()
+                notice = f"the hook {hook.name} answered {kind}, which has no effect at {event.point}"
                 return msgspec.structs.replace(verdict, notices=(*verdict.notices, notice)), event
 
     def _say(self, text: str) -> str:
