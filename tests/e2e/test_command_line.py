@@ -150,7 +150,7 @@ def test_a_session_is_continued_by_continue_and_by_its_id(aish):
 def test_what_a_client_of_a_server_has_named_is_not_gone_on_with_unasked(aish):
     own = aish.run("--model", "fake-tool", "--json", "add 1 and 1").events[0].session
     with closing(sqlite3.connect(aish.home / ".local/share/aish/aish.db")) as db, db:
-        db.execute("INSERT INTO sessions VALUES ('of-a-client', 1, 9999999999999, 'theirs', '', '', 0)")
+        db.execute("INSERT INTO sessions VALUES ('of-a-client', 1, 9999999999999, 'theirs', '', '', 0, '')")
     assert aish.run("-m", "fake-tool", "--json", "--continue", "add 2 and 2").events[0].session == own
     assert "add 2 and 2" in aish.run("sessions", "show", "latest").out
     assert "of-a-client" in aish.run("sessions", "list").out
