@@ -66,6 +66,24 @@ def test_only_python_files_that_are_not_hidden_count(world: World) -> None:
     assert [(file.file.path.name, file.is_usable) for file in found] == [("folder.py", False)]
 
 
+def test_a_file_of_the_users_own_that_is_a_link_is_pinned_like_one_of_a_project(world: World, tmp_path: Path) -> None:
+    """It may lead into a workspace, where a model writes. The folder itself may be a link, too."""
+    target = write(tmp_path / "dotfiles", "linked.py")
+    folder = own_tools_folder(world.env)
+    folder.mkdir(parents=True)
+    (folder / "linked.py").symlink_to(target)
+    finder = ToolFileFinder(world.env)
+    assert states(finder, world.project) == [("my", "linked.py", "untrusted")]
+    trust_project_file(target, env=world.env)
+    assert states(finder, world.project) == [("my", "linked.py", "trusted")]
+    target.write_text(CODE + "import os\n")
+    assert states(finder, world.project) == [("my", "linked.py", "untrusted")]
+    (folder / "linked.py").unlink()
+    folder.rmdir()
+    folder.symlink_to(target.parent)
+    assert states(finder, world.project) == [("my", "linked.py", "untrusted")]
+
+
 def test_a_link_out_of_the_project_is_not_followed(world: World, tmp_path: Path) -> None:
     outside = write(tmp_path / "elsewhere", "evil.py")
     folder = world.project / PROJECT_FOLDER

@@ -8,10 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from aish.config import paths
 from aish.config.schema.config import Config
 from aish.config.tool_files import ToolFile, ToolFileFinder
 from aish.errors import ConfigError
+from aish.extensions.manifest import BLOCKED
 from aish.tools.registry import Registry
 
 if TYPE_CHECKING:
@@ -53,6 +56,7 @@ class PythonExtensions:
         self._fresh_until_s = 0.0
         self._fresh_s = _FRESH_S if serving else 0.0
         self._reported: set[str] = set()
+        self._is_first = True
         self._late_notices: list[str] = []
         self._damage = ""  # why it is not known what is enabled
 
@@ -68,7 +72,8 @@ class PythonExtensions:
             await self.tools.refresh()
         self._fresh_until_s = now_s + self._fresh_s
         late, self._late_notices = self._late_notices, []
-        new = [problem for problem in self._problems_among(files) if problem not in self._reported]
+        problems = [*self._problems_among(files), *self._changes_among(files)]
+        new = [problem for problem in problems if problem not in self._reported]
         self._reported.update(new)
         return [*new, *late]
 
@@ -127,6 +132,7 @@ class PythonExtensions:
             failing=self._config.failing_hook,
             workspace=self._workspace,
             redact=self._redact,
+            folder=paths.home_dir(self._env),
         )
 
     @property
@@ -139,6 +145,18 @@ class PythonExtensions:
         folders = [f"the extension {each.name} {each.problem}" for each in self.enabled if each.problem]
         damage = [self._damage] if self._damage else []
         return [*files, *folders, *damage, *(self.tools.problems if self._is_made else ())]
+
+    def _changes_among(self, found: Sequence[ToolFile]) -> list[str]:
+        """Files that are no longer trusted. Those that were not at the start are told of there."""
+        changed = [
+            f"{each.file.path} has changed, and is ignored until you trust it: `aish config trust`"
+            for each in found
+            if each.file.state == "untrusted"
+        ]
+        if self._is_first:
+            self._is_first = False
+            self._reported.update(changed)
+        return changed
 
     @property
     def _is_made(self) -> bool:
@@ -167,9 +185,11 @@ class PythonExtensions:
         return self._sources_among(self.tool_files()) if self._config.enabled else ()
 
     def _sources_among(self, files: Sequence[ToolFile]) -> Sequence[PythonSource]:
+        """What the user trusts; and, blocked, what has changed since: its hooks refuse then rather than vanish."""
+        found = [(each.source, each.is_usable) for each in files if each.file.state != "refused"]
+        found += [(source, each.is_usable) for each in self.enabled for source in each.sources]
         return [
-            *(each.source for each in files if each.is_usable),
-            *(source for each in self.enabled if each.is_usable for source in each.sources),
+            source if is_usable else msgspec.structs.replace(source, revision=BLOCKED) for source, is_usable in found
         ]
 
     def _find_enabled(self) -> Sequence[Extension]:

@@ -18,7 +18,7 @@ from aish.config import paths
 from aish.config.toml_file import Unreadable, read_toml
 from aish.config.user_decisions import change_file
 from aish.errors import ConfigError, UsageError
-from aish.extensions.folder_hash import find_package_folder, hash_folder
+from aish.extensions.folder_hash import find_package_folder, hash_folder, is_hashed
 from aish.extensions.manifest import PythonSource
 
 EXTENSION_FILE = "extension.toml"
@@ -197,6 +197,8 @@ def read_head(folder: Path) -> ExtensionHead:
     for relative in (*head.python, head.instructions, head.skills, head.commands, head.agents):
         if relative and not paths.real(folder / relative).is_relative_to(paths.real(folder)):
             raise UsageError(f"{path}: {relative} leads out of the folder")
+        if not is_hashed(relative):
+            raise UsageError(f"{path}: {relative} cannot be a part of an extension")
     return head
 
 

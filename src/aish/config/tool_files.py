@@ -86,8 +86,14 @@ class ToolFileFinder:
         return root, folders
 
     def _load(self, path: Path, root: Path | None) -> ToolFile:
-        file = read_own_file(path) if root is None else read_project_file(path, root, self._env)
         owner = MY if root is None else PROJECT
+        real = paths.real(path)
+        if root is not None:
+            file = read_project_file(path, root, self._env)
+        elif real.is_relative_to(paths.real(paths.config_dir(self._env))):
+            file = read_own_file(path)
+        else:  # a link to where others, such as a model with a workspace there, may write: pinned as a project's file
+            file = read_project_file(real, real.parent, self._env)
         return ToolFile(file, PythonSource(owner, path=str(path), revision=content_hash(file.content)))
 
 

@@ -10,7 +10,7 @@ from aish.errors import UsageError
 
 _MAX_FILES = 500
 _MAX_BYTES = 8 * 1024 * 1024
-_SKIPPED = frozenset({"__pycache__", ".git", ".venv", "node_modules"})
+_SKIPPED = frozenset({"__pycache__", ".git"})  # what is in them is no part of an extension
 
 
 def hash_folder(folder: Path) -> str:
@@ -20,6 +20,11 @@ def hash_folder(folder: Path) -> str:
         return _hash_files(folder, _stamp_files(folder))
     except OSError as exc:  # it is being changed
         raise UsageError(f"{folder} cannot be read: {exc.strerror}") from exc
+
+
+def is_hashed(relative: str) -> bool:
+    """Whether a path of an extension is one whose changes are noticed."""
+    return not _SKIPPED.intersection(Path(relative).parts)
 
 
 def _stamp_files(folder: Path) -> tuple[tuple[str, int, int, int], ...]:

@@ -49,6 +49,7 @@ from aish.types.tools import Effect, JsonObject
 
 # Of threads for imports and for functions that are not async. A call beyond that waits.
 MAX_THREADS = 32
+MAX_HOOK_THREADS = 16  # also for imports, which hooks may have to wait for
 # A file that takes longer to import is left out, and the others are not held up.
 IMPORT_TIMEOUT_S = 10.0
 PROTOCOL_VERSION = "2025-11-25"
@@ -138,6 +139,8 @@ class Host:
         self._write = write
         self._framing = NewlineFraming()
         self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="tool")
+        # Tools that are slow must not keep hooks waiting, which guard them.
+        self._hook_threads = ThreadPoolExecutor(MAX_HOOK_THREADS, thread_name_prefix="hook")
         self._loading: dict[PythonSource, asyncio.Future[LoadedSource]] = {}
         self._running: dict[int | str, tuple[asyncio.Task[None], list[Context]]] = {}
         self._questions: dict[int, asyncio.Future[str | None]] = {}
@@ -304,7 +307,8 @@ class Host:
         try:
             if inspect.iscoroutinefunction(definition.function):
                 return await work()
-            return await self._in_thread(work)
+            threads = self._hook_threads if isinstance(definition, HookFunction) else self._threads
+            return await self._in_thread(work, threads)
         except SystemExit as exc:  # ends the call, and not the process
             raise _Ended(f"SystemExit: {exc}") from exc
         except asyncio.CancelledError as exc:
@@ -312,10 +316,10 @@ class Host:
                 raise
             raise _Ended("it ended with CancelledError") from exc
 
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+    async def _in_thread(self, work: Callable[[], Any], threads: ThreadPoolExecutor | None = None) -> Any:
         thread = _ThreadWork(work)
         try:
-            return await self._loop.run_in_executor(self._threads, thread.run)
+            return await self._loop.run_in_executor(threads or self._hook_threads, thread.run)
         except asyncio.CancelledError:
             self._abandoned.append(thread)
             raise

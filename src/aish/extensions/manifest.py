@@ -7,6 +7,9 @@ import msgspec
 from aish.types.decisions import HookPoint
 from aish.types.tools import Effect, JsonSchema
 
+# The revision of a source that may not run, because it has changed since the user trusted it.
+BLOCKED = "blocked"
+
 
 class PythonSource(msgspec.Struct, frozen=True):
     """A piece of Python that defines tools: a file with exactly this content, or an installed module.

@@ -21,10 +21,12 @@ class Hooks:
 
     def __init__(self, point: HookPoint, verdict: HookVerdict | Callable[[HookEvent], HookVerdict]) -> None:
         self.events: list[HookEvent] = []
+        self.refreshed = False
         self._point = point
         self._verdict = verdict
 
     async def refresh(self) -> Sequence[str]:
+        self.refreshed = True
         return ()
 
     def has_hooks(self, point: HookPoint) -> bool:
@@ -113,6 +115,13 @@ async def test_notes_go_with_the_result_and_notices_to_the_user():
     assert (hooks.events[0].status, hooks.events[0].text) == ("ok", "done")
 
 
+async def test_hooks_see_turns_without_tools_as_well():
+    hooks = Hooks("before_turn", HookVerdict(refusal="closed"))
+    with pytest.raises(UsageError, match="closed"):
+        await bench(hooks, [TextDelta("fine")]).run("go", tools=())
+    assert hooks.refreshed
+
+
 async def test_before_a_turn_notes_go_with_the_question():
     hooks = Hooks("before_turn", HookVerdict(notes=("today is a holiday",)))
     made = bench(hooks, [TextDelta("fine")])
@@ -148,10 +157,10 @@ async def test_a_hook_may_answer_a_question_with_no_only():
 
 async def test_a_hook_asks_also_about_a_call_that_an_earlier_yes_covers():
     """A yes for the turn was for calls of a kind, and not for what a hook wants to be asked about."""
-    asked: list[tuple[str, tuple[str, ...]]] = []
+    asked: list[tuple[str, str]] = []
 
     async def ask(question: Question) -> Answer:
-        asked.append((question.call, question.reasons))
+        asked.append((question.call, question.reason))
         return Answer(Choice.TURN)
 
     def judge(event: HookEvent) -> HookVerdict:
@@ -161,7 +170,7 @@ async def test_a_hook_asks_also_about_a_call_that_an_earlier_yes_covers():
     made = bench(Hooks("before_tool", judge), *steps, effect=Effect.WRITE, gate=policy_gate(write="ask"))
     await made.run("go", ask=ask)
     assert [call_id for call_id, _ in asked] == ["c1", "c2"]
-    assert "a hook asks: production!" in asked[1][1]
+    assert asked[1][1].endswith("; a hook asks: production!")
 
 
 async def test_a_yes_for_the_step_does_not_cover_what_a_hook_has_changed():

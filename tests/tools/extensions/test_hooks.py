@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aish.config.schema.tools import HookConfig
-from aish.extensions.manifest import HookEntry
+from aish.extensions.manifest import BLOCKED, HookEntry
 from aish.tools.extensions.hooks import HookRunner
 from aish.tools.extensions.process import ToolProcess
 from aish.tools.extensions.toolset import FoundHook
@@ -41,8 +42,8 @@ class World:
     async def run(self, event: HookEvent = EVENT, **options: Any) -> HookVerdict:
         given = {"timeout_s": 30.0, "failing": "auto", **options}
         runner = HookRunner(
-            lambda: self.process, lambda: self.found, self.commands, workspace=lambda: self.folder,
-            redact=lambda text: text.replace("s3cret", "[redacted]"), **given,
+            lambda: self.process, lambda: self.found, self.commands, workspace=lambda: self.folder / "work",
+            redact=lambda text: text.replace("s3cret", "[redacted]"), folder=self.folder, **given,
         )  # fmt: skip
         return await runner.run_hooks(event)
 
@@ -102,6 +103,22 @@ async def test_a_failing_command_of_the_user_is_told_and_skipped(world: World, c
     verdict = await world.run()
     assert verdict.refusal is None
     assert "failed" in verdict.notices[0] and "it was skipped" in verdict.notices[0]
+
+
+async def test_a_command_in_the_workspace_is_not_run_since_a_model_may_change_it(world: World):
+    script = world.folder / "work" / "check.py"
+    script.parent.mkdir()
+    script.write_text("import sys; sys.exit(2)\n")
+    world.commands.append(HookConfig("before_tool", f"{sys.executable} {script}"))
+    verdict = await world.run(failing="refuse")
+    assert "is in the workspace, where a model may change it" in (verdict.refusal or "")
+
+
+async def test_a_source_that_has_changed_since_it_was_trusted_refuses(world: World):
+    world.add('return Note("fine")', owner="project")
+    found = world.found[0]
+    world.found = [FoundHook(msgspec.structs.replace(found.source, revision=BLOCKED), found.entry)]
+    assert "has changed since you trusted it" in ((await world.run()).refusal or "")
 
 
 async def test_a_program_that_is_missing_is_a_failure_like_any_other(world: World):

@@ -334,7 +334,7 @@ class Consent:
         reason = f"a hook asks: {demanded}"
         if demanded is None or question.reason == reason:
             return question
-        return msgspec.structs.replace(question, reasons=(*(question.reasons or (question.reason,)), reason))
+        return msgspec.structs.replace(question, reason=f"{question.reason}; {reason}")
 
     @property
     def is_relaying(self) -> bool:

@@ -133,7 +133,9 @@ class _Context:
         is_unasked: bool,
         rights: CallerRights | None,
         ask: Ask | None,
+        redact: Callable[[str], str],
     ) -> None:
+        self._redact = redact
         self._waited_s = 0.0  # for answers of the user, so far
         self._asked_since_s = 0.0
         self._questions = 0  # that are open
@@ -152,8 +154,9 @@ class _Context:
     async def ask_user(self, text: str, choices: Sequence[str]) -> str | None:
         if self._ask is None:
             return None
+        shown = [self._redact(choice) for choice in choices]
         question = Question(
-            self.call, QuestionKind.INPUT, self.tool.name, self.tool.effect, {"choices": list(choices)}, text,
+            self.call, QuestionKind.INPUT, self.tool.name, self.tool.effect, {"choices": shown}, self._redact(text),
             turn=self.turn,
         )  # fmt: skip
         if not self._questions:
@@ -167,8 +170,9 @@ class _Context:
             self._questions -= 1
             if not self._questions:
                 self._waited_s += _now_s() - self._asked_since_s
-        is_given = answer.choice is Choice.YES and (not choices or answer.note in choices)
-        return answer.note if is_given else None
+        if answer.choice is not Choice.YES or not choices:
+            return answer.note if answer.choice is Choice.YES else None
+        return choices[shown.index(answer.note)] if answer.note in shown else None
 
     def find_pause_s(self) -> float:
         """How long the call has waited for the user."""
@@ -237,7 +241,7 @@ class Executor:
         output = relay.add if relay else _ignore_output
         context = _Context(
             spec, self._session, self._turn, call, self._owner, on_status, output, is_proved=is_proved,
-            is_unasked=is_unasked, rights=rights, ask=ask,
+            is_unasked=is_unasked, rights=rights, ask=ask, redact=self._redact,
         )  # fmt: skip
         # A turn has a deadline of its own, which waits while the user is asked.
         timeout_s = None if spec.runs_turns else min(spec.timeout_s, deadline_s)

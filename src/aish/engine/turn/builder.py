@@ -124,7 +124,7 @@ class TurnBuilder:
         self, request: TurnRequest, events: EventFactory, route: Route
     ) -> tuple[TurnRequest, TurnHooks, Sequence[str]]:
         """Takes up tools and hooks that have changed, and runs those before the turn. Returns notices for the user."""
-        problems = await self._extensions.refresh() if request.tools else ()
+        problems = await self._extensions.refresh()
         hooks = TurnHooks(self._extensions, session=events.session, turn=events.turn, model=route.name)
         notices: Sequence[str] = ()
         if hooks.has("before_turn"):

@@ -18,7 +18,7 @@ from aish.config.reference import init_config, show_rows
 from aish.config.schema.config import Config
 from aish.config.schema.tools import PROMPT_FIELDS
 from aish.config.skills import find_skills
-from aish.config.tool_files import PROJECT, ToolFileFinder
+from aish.config.tool_files import ToolFileFinder
 from aish.config.user_decisions import content_hash, distrust, project_content, trust_project_file
 from aish.engine.model.router import AUTO
 from aish.errors import ConfigError
@@ -182,7 +182,9 @@ def _project_files(environment: LaunchContext) -> list[Path]:
         if not entry.file.problem and not entry.file.path.is_relative_to(own)
     ]
     tools = [
-        tool.file.path for tool in ToolFileFinder(env).find(cwd) if tool.owner == PROJECT and not tool.file.problem
+        tool.file.path
+        for tool in ToolFileFinder(env).find(cwd)
+        if not tool.file.problem and not tool.file.path.is_relative_to(own)
     ]
     found = [*([settings] if settings else []), *instructions, *entries, *tools]
     if not found:

@@ -90,7 +90,8 @@ async def _run_own_command(runtime: Runtime, question: _Question, output: Output
     """Runs the command of a Python extension that the question begins with, and prints its text. Returns what is to be
     asked then, None if nothing is. Raises ToolError."""
     name, _, rest = question.words.partition(" ")
-    await runtime.extensions.refresh()
+    for problem in await runtime.extensions.refresh():
+        output.note(f"· {problem}")
     if name.removeprefix(":") not in runtime.extensions.commands:
         return question
     folder = str(runtime.launch_context.cwd)

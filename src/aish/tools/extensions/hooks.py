@@ -10,12 +10,14 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
+from shutil import which
 
 import msgspec
 
 from aish.config.schema.tools import HookConfig
 from aish.config.tool_files import MY
 from aish.errors import AishError
+from aish.extensions.manifest import BLOCKED
 from aish.process.child import ProcessSpec, run
 from aish.tools.extensions.process import CallPlace, ToolProcess
 from aish.tools.extensions.toolset import FoundHook
@@ -50,7 +52,10 @@ class HookRunner:
         failing: str,
         workspace: Callable[[], Path],
         redact: Callable[[str], str],
+        folder: Path,
     ) -> None:
+        """Commands run in `folder`, not in the workspace, whose files could take the place of modules and programs."""
+        self._folder = folder
         self._process = process
         self._find_hooks = find_hooks
         self._commands = commands
@@ -117,6 +122,8 @@ class HookRunner:
 
     def _make_function(self, found: FoundHook) -> RunHook:
         async def call(event: HookEvent) -> HookAnswer | None:
+            if found.source.revision == BLOCKED:
+                raise AishError(f"{found.source.title} has changed since you trusted it")
             place = CallPlace(event.workspace, event.session, event.turn)
             return await self._process().run_hook(
                 found.source, found.entry.name, event, place, timeout_s=self._timeout_s
@@ -129,7 +136,9 @@ class HookRunner:
             words = tuple(shlex.split(command.command))
             if not words:
                 raise AishError("its command is empty")
-            spec = ProcessSpec(words, cwd=self._workspace(), redact=self._redact)
+            if changeable := _find_inside(words, self._workspace()):
+                raise AishError(f"{changeable} is in the workspace, where a model may change it: keep it elsewhere")
+            spec = ProcessSpec(words, cwd=self._folder, redact=self._redact)
             done = await run(
                 spec, timeout_s=self._timeout_s, max_output_bytes=_MAX_ANSWER_BYTES, stdin=msgspec.json.encode(event)
             )
@@ -141,6 +150,16 @@ class HookRunner:
             return _decode_answer(output) if output else None
 
         return call
+
+
+def _find_inside(words: Sequence[str], workspace: Path) -> Path | None:
+    """A program or a script of the command that is a file of the workspace."""
+    program = which(words[0]) or words[0]
+    for word in (program, *words[1:]):
+        path = Path(word).expanduser()
+        if path.is_absolute() and path.resolve().is_relative_to(workspace.resolve()):
+            return path
+    return None
 
 
 _decode_answer: Callable[[bytes], HookAnswer] = msgspec.json.Decoder(HookAnswer).decode

@@ -233,7 +233,7 @@ class ToolProcess:
         except AishError as exc:
             self.retire()  # one of them may have ended or blocked the process
             if len(sources) == 1 or self._is_closed:
-                return [Manifest(problem=_describe_fault(exc, "the import"))] * len(sources)
+                return [Manifest(problem=_describe_fault(exc, f"the import of {sources[0].title}"))] * len(sources)
         return [manifest for source in sources for manifest in await self.describe([source])]
 
     async def call_tool(self, source: PythonSource, name: str, arguments: Arguments, place: CallPlace) -> ToolOutput:

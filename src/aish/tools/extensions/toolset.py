@@ -15,7 +15,7 @@ import msgspec
 
 from aish import __version__
 from aish.errors import ToolError, UsageError
-from aish.extensions.manifest import CommandEntry, HookEntry, Manifest, PythonSource, ToolEntry
+from aish.extensions.manifest import BLOCKED, CommandEntry, HookEntry, Manifest, PythonSource, ToolEntry
 from aish.ports import CallContext
 from aish.tools.extensions.process import CallPlace, ToolProcess
 from aish.tools.registry import Registry
@@ -66,7 +66,8 @@ class OwnerTools:
 
 
 class ExtensionTools:
-    """`find_sources` lists the sources that the user trusts. It is called often and has to be quick."""
+    """`find_sources` lists the sources that the user trusts. It is called often and has to be quick. Those with the
+    revision `BLOCKED` may not run: they have changed since the user trusted them, and only their hooks are known."""
 
     def __init__(
         self,
@@ -113,6 +114,7 @@ class ExtensionTools:
 
     async def _read_manifests(self, sources: Sequence[PythonSource]) -> dict[PythonSource, Manifest]:
         known = self._cache.read(sources)
+        known |= {source: Manifest(problem=BLOCKED) for source in sources if source.revision == BLOCKED}
         unknown = [source for source in sources if source not in known]
         if unknown:
             described = dict(zip(unknown, await self.process.describe(unknown), strict=True))
@@ -121,7 +123,7 @@ class ExtensionTools:
         return {source: known[source] for source in sources}
 
     def _take(self, manifests: Mapping[PythonSource, Manifest]) -> None:
-        problems = [manifest.problem for manifest in manifests.values() if manifest.problem]
+        problems = [each.problem for each in manifests.values() if each.problem not in ("", BLOCKED)]
         tools: dict[str, dict[str, FoundTool]] = {}
         commands: dict[str, FoundCommand] = {}
         hooks: list[FoundHook] = []
