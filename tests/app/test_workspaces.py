@@ -204,6 +204,30 @@ async def test_a_workspace_that_is_gone_gives_way_to_that_of_the_start_and_a_new
             second.rename(home / text)
 
 
+async def test_a_new_clone_whose_settings_are_broken_leaves_the_workspace_as_it_was(home, monkeypatch):
+    second = home / "second"
+    async with opened(home / "first", home) as (runtime, _, go):
+        await go(second)
+        before, closed = runtime.workspaces.now, []
+
+        async def close() -> None:
+            closed.append(before)
+
+        assert before.ide is not None
+        monkeypatch.setattr(before.ide, "aclose", close)
+        second.rename(home / "moved")
+        (second / ".git").mkdir(parents=True)
+        settings = second / ".aish.toml"
+        settings.write_text('[gate]\nmode = "wild"\n')
+        trust_project_file(settings, env={"HOME": str(home)})
+        with pytest.raises(ConfigError):
+            await go(second)
+        assert runtime.workspaces.now is before and runtime.workspaces._kept[second] is before and not closed
+        settings.unlink()
+        await go(second)
+        assert runtime.workspaces.now is not before and closed == [before]
+
+
 async def test_few_workspaces_are_kept_open_and_the_first_one_always(home):
     async with opened(home / "first", home) as (runtime, _, go):
         before = runtime.workspaces.now

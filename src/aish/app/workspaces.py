@@ -188,11 +188,11 @@ class Workspaces:
     async def _move(self, place: Path, cwd: Path, *, is_chosen: bool = False) -> Path:
         """Returns the folder before. Raises ConfigError if the settings there cannot be used; then nothing changes."""
         parts = self._kept.get(place)
-        if parts is not None and parts.is_replaced():
-            await self._kept.pop(place).aclose()
-            parts = None
-        if parts is None:
-            parts = await self._make(place, cwd, is_chosen=is_chosen)
+        if parts is None or parts.is_replaced():
+            new = await self._make(place, cwd, is_chosen=is_chosen)
+            if parts is not None:
+                await self._kept.pop(place).aclose()
+            parts = new
         before = self.folder
         if before != place:
             self._before = before
