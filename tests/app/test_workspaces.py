@@ -16,7 +16,8 @@ from aish.config.user_decisions import trust_project_file
 from aish.errors import ConfigError, UsageError
 from aish.frontends.runtime import LaunchContext
 from aish.types.decisions import Answer, Choice, EffectRequest, Mode, Verdict
-from aish.types.messages import text_of
+from aish.types.messages import text_of, user
+from aish.types.requests import TurnRequest
 
 
 @pytest.fixture
@@ -236,6 +237,35 @@ async def test_few_workspaces_are_kept_open_and_the_first_one_always(home):
             await go(home / f"p{number}")
         await go(home / "first")
         assert runtime.workspaces.now is before and len(runtime.workspaces._kept) <= 5
+
+
+def turn_in(session: str, *, caller: str = "", kept: bool = True) -> TurnRequest:
+    parent = "turn_of_caller" if caller else ""
+    return TurnRequest((user("hello"),), session=session, kept=kept, charged_to=caller, parent=parent)
+
+
+async def test_a_session_keeps_its_beginning_whatever_its_agents_and_unkept_turns_do(home):
+    async with opened(home / "first", home) as (runtime, _, go):
+        places = runtime.workspaces
+        begun = places.context_of(turn_in(""))
+        assert places.context_of(turn_in("child", caller="mine")) is begun
+        await go(home / "second")
+        assert places.context_of(turn_in("mine")) is begun
+        assert places.context_of(turn_in("child", caller="mine")) is begun
+        for number in range(100):
+            places.context_of(turn_in(f"child{number}", caller="mine"))
+            places.context_of(turn_in(f"other{number}"))
+            places.context_of(turn_in("mine"))
+        assert places.context_of(turn_in("mine")) is begun
+
+
+async def test_a_turn_that_is_not_kept_is_no_beginning_of_a_session(home):
+    async with opened(home / "first", home) as (runtime, _, go):
+        places = runtime.workspaces
+        begun = places.context_of(turn_in(""))
+        await go(home / "second")
+        assert places.context_of(turn_in("", kept=False)) is not begun
+        assert places.context_of(turn_in("mine")) is begun
 
 
 async def test_a_mode_of_a_request_holds_in_the_workspace_of_now(home):

@@ -389,7 +389,7 @@ class Container:
             return await find_background(request, self.store, self.config, self._cwd)
         now = self.workspaces.now.project_context
         return await find_background(
-            request, self.store, self.config, self._cwd, now, self.workspaces.context_of(request.session)
+            request, self.store, self.config, self._cwd, now, self.workspaces.context_of(request)
         )
 
     @property

@@ -31,6 +31,7 @@ from aish.safety.policy.gate import PolicyGate
 from aish.safety.policy.rules import Rule
 from aish.safety.policy.secret_names import SecretNames
 from aish.types.decisions import Decision, EffectRequest, Mode
+from aish.types.requests import TurnRequest
 from aish.types.tools import ToolSpec
 
 if TYPE_CHECKING:
@@ -219,16 +220,20 @@ class Workspaces:
             if "gate" in parts.__dict__:  # any other reads it from the disk
                 parts.gate.learn_rule(rule)
 
-    def context_of(self, session: str) -> ProjectContext:
-        """What the model was told when the session began. "" is a session that begins now."""
+    def context_of(self, request: TurnRequest) -> ProjectContext:
+        """What the model was told when the session began. Agents are told what their caller was told."""
+        session = request.charged_to if request.parent else request.session
         if not session:
-            self._begun = self.now.project_context
-            return self._begun
+            context = self.now.project_context
+            if request.kept:  # the session has a name from its next turn on, or from its first agent on
+                self._begun = context
+            return context
         if session not in self._contexts:
             self._contexts[session] = self._begun or self.now.project_context
             self._begun = None
-            while len(self._contexts) > _MAX_SESSIONS:
-                self._contexts.popitem(last=False)
+        self._contexts.move_to_end(session)
+        while len(self._contexts) > _MAX_SESSIONS:
+            self._contexts.popitem(last=False)
         return self._contexts[session]
 
     def reread(self) -> None:
