@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Tools = Sequence["Callable[..., Any] | str"]
 ModeName = Literal["ask", "edits", "auto", "plan"]
-Question = str | Sequence["str | Image"]
+Asked = str | Sequence["str | Image"]
 Value = TypeVar("Value")
 _WAIT_S = 30.0  # for MCP servers that still connect
 
@@ -94,11 +94,11 @@ class Aish:
         await self._stack.__aexit__(kind, exc, trace)
 
     @overload
-    async def ask(self, question: Question, *, result: type[Value], **options: Any) -> Reply[Value]: ...
+    async def ask(self, question: Asked, *, result: type[Value], **options: Any) -> Reply[Value]: ...
     @overload
-    async def ask(self, question: Question, *, result: None = None, **options: Any) -> Reply[None]: ...
+    async def ask(self, question: Asked, *, result: None = None, **options: Any) -> Reply[None]: ...
 
-    async def ask(self, question: Question, *, result: type[Any] | None = None, **options: Any) -> Reply[Any]:
+    async def ask(self, question: Asked, *, result: type[Any] | None = None, **options: Any) -> Reply[Any]:
         """Asks and waits for the whole answer. Takes the options of `stream`.
 
         `result` is a type (a dataclass, a msgspec.Struct, a list of those, …) that the answer is read into: the model
@@ -123,7 +123,7 @@ class Aish:
 
     async def stream(
         self,
-        question: Question,
+        question: Asked,
         *,
         model: str = "",
         session: str = "",
@@ -156,7 +156,7 @@ class Aish:
 
     def _make_request(
         self,
-        question: Question,
+        question: Asked,
         tools: tuple[str, ...],
         view: str,
         *,
@@ -240,7 +240,7 @@ class Aish:
         """Waits for the configured MCP servers. Returns those that still connect."""
         return await self._container.wait_for_mcp(timeout_s)
 
-    async def _answer(self, question: Question, **options: Any) -> Reply[None]:
+    async def _answer(self, question: Asked, **options: Any) -> Reply[None]:
         reader = ReplyReader()
         async with aclosing(self.stream(question, **options)) as events:
             async for event in events:
@@ -281,7 +281,7 @@ def _not_open() -> UsageError:
 
 
 def run(
-    question: Question, *, model: str | Provider = "", config: Mapping[str, Any] | None = None, **options: Any
+    question: Asked, *, model: str | Provider = "", config: Mapping[str, Any] | None = None, **options: Any
 ) -> Reply[Any]:
     """Asks one question and waits for the answer, for scripts without an event loop. Takes the options of `ask`."""
 
@@ -293,7 +293,7 @@ def run(
     return asyncio.run(ask())
 
 
-def _make_message(question: Question) -> UserMessage:
+def _make_message(question: Asked) -> UserMessage:
     parts: list[Part] = []
     for part in [question] if isinstance(question, str) else question:
         if isinstance(part, Image):
