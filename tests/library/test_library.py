@@ -13,12 +13,14 @@ import pytest
 
 import aish
 from aish import AgentDefinition, Aish, Choice, Image, Question, Reply, ReplyError, tool
-from aish.errors import AishError, UsageError
+from aish.errors import AishError, ProviderError, UsageError
 from aish.testing import Scripted, call
+from aish.types.chunks import UsageChunk
 from aish.types.events import Status, TextDelta, ToolResult, TurnEnd, TurnFinished
 from aish.types.messages import ImagePart
 from aish.types.requests import EmbeddingResult, Inputs
 from aish.types.runs import RunState
+from aish.types.usage import Usage
 
 PUBLIC = {
     "AgentDefinition", "Aish", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent", "Image", "Note",
@@ -262,9 +264,38 @@ async def test_images_go_along_with_a_question():
 
 
 async def test_a_failed_turn_is_an_error_with_what_there_is():
+    model = Scripted(call("app__ticket", id=3), ["It is", ProviderError("the backend is gone", hint="start it")])
+    async with Aish(model, tools=[ticket]) as opened:
+        with pytest.raises(ReplyError, match="the backend is gone") as caught:
+            await opened.ask("what of 3?")
+        reply = caught.value.reply
+        assert (reply.text, reply.end, [used.name for used in reply.tools]) == (
+            "It is", TurnEnd.FAILED, ["app__ticket"],
+        )  # fmt: skip
+        assert [session.id for session in await opened.sessions()] == [reply.session]
+
+
+async def test_a_model_of_no_provider_is_an_error():
     async with Aish("nothing:here") as opened:
         with pytest.raises(AishError):
             await opened.ask("hello?")
+
+
+async def test_a_turn_that_a_limit_ended_is_a_reply_that_says_so():
+    async with Aish(Scripted(call("app__ticket", id=3), "It is stale."), tools=[ticket]) as opened:
+        reply = await opened.ask("what of 3?", max_steps=1)
+    assert reply.end is TurnEnd.MAX_STEPS and reply.tools
+
+
+async def test_an_answer_that_was_mended_has_the_usage_of_both_turns():
+    first, second = (UsageChunk(Usage(prompt_tokens=tokens, completion_tokens=1)) for tokens in (10, 20))
+    fits = '{"id": 3, "title": "x"}'
+    async with Aish(Scripted(["no idea", first], [fits, second])) as opened:
+        assert (await opened.ask("3?", result=Ticket)).usage.prompt_tokens == 30
+    async with Aish(Scripted(["no idea", first], [second, ProviderError("gone")])) as opened:
+        with pytest.raises(ReplyError, match="gone") as caught:
+            await opened.ask("3?", result=Ticket)
+    assert caught.value.reply.usage.prompt_tokens == 30
 
 
 async def test_work_towards_a_goal_is_a_run_that_is_kept():

@@ -45,8 +45,7 @@ _WAIT_S = 30.0  # for MCP servers that still connect
 
 
 class ReplyError(AishError):
-    """A turn that did not end with an answer, or an answer that is not of the type that was asked for. `reply` is what
-    there is."""
+    """A turn that failed, or an answer that is not of the type that was asked for. `reply` is what there is."""
 
     def __init__(self, message: str, reply: Reply[None], *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -102,24 +101,29 @@ class Aish:
         """Asks and waits for the whole answer. Takes the options of `stream`.
 
         `result` is a type (a dataclass, a msgspec.Struct, a list of those, …) that the answer is read into: the model
-        is held to its schema, and asked once more if its answer does not fit. Raises ReplyError if the turn does not
-        end with an answer.
+        is held to its schema, and asked once more if its answer does not fit; `tools` and `usage` are of both then.
+        Raises ReplyError if the turn fails, or if the answer does not fit. A turn that a limit ended is a Reply, too:
+        its `end` says so.
         """
         answer = await self._answer(question, result=result, **options)
         if result is None:
             return answer
         value, problem = read_value(answer.text, result)
         if problem:
-            mended = await self._answer(
-                f"That does not fit: {problem}. Answer again, with the JSON only.",
-                result=result,
-                **{**options, "session": answer.session},
-            )
-            answer = msgspec.structs.replace(mended, tools=(*answer.tools, *mended.tools))
+            answer = await self._ask_again(answer, problem, result=result, **options)
             value, problem = read_value(answer.text, result)
         if problem:
             raise ReplyError(f"the answer is no {getattr(result, '__name__', result)}: {problem}", answer)
         return msgspec.structs.replace(answer, value=value)
+
+    async def _ask_again(self, answer: Reply[None], problem: str, **options: Any) -> Reply[None]:
+        """Asks once more. The tools and the usage are of both turns, also if the second one fails."""
+        again = f"That does not fit: {problem}. Answer again, with the JSON only."
+        try:
+            return _join(answer, await self._answer(again, **{**options, "session": answer.session}))
+        except ReplyError as exc:
+            exc.reply = _join(answer, exc.reply)
+            raise
 
     async def stream(
         self,
@@ -274,6 +278,10 @@ class Aish:
         if self._runtime is None or self._opened is None:
             raise _not_open()
         return self._runtime
+
+
+def _join(first: Reply[None], second: Reply[None]) -> Reply[None]:
+    return msgspec.structs.replace(second, tools=(*first.tools, *second.tools), usage=first.usage + second.usage)
 
 
 def _not_open() -> UsageError:
