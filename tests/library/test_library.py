@@ -47,6 +47,13 @@ def close(id: int) -> str:
     return f"closed {id}"
 
 
+def write_tool(home: Path, function: str) -> None:
+    """A file of the user with a tool that reads."""
+    folder = home / ".config" / "aish" / "tools"
+    folder.mkdir(parents=True)
+    (folder / "own.py").write_text(f"from aish import tool\n\n\n@tool(effect='read')\n{function}")
+
+
 def test_the_public_names_are_these_and_no_others():
     assert set(dir(aish)) == set(aish.__all__) == PUBLIC
     for name in PUBLIC:
@@ -206,6 +213,20 @@ async def test_questions_at_once_have_their_own_tools():
     async with Aish(Scripted(call("app__one"), "Done.")) as opened:
         replies = await asyncio.gather(*(opened.ask("go", tools=[one if at % 2 else other]) for at in range(8)))
     assert [reply.tools[0].text for reply in replies] == ["2", "1"] * 4
+
+
+async def test_tools_of_the_users_files_are_there_at_the_first_question(private_home: Path):
+    write_tool(private_home, "def wd() -> str:\n    'A day.'\n    return 'Thursday'\n")
+    async with Aish(Scripted(call("my__wd"), "Done.")) as opened:
+        reply = await opened.ask("which day?", tools=[ticket, "my__*"])
+    assert [(used.status, used.text) for used in reply.tools] == [("ok", "Thursday")]
+
+
+async def test_what_is_wrong_with_a_file_is_told_at_the_first_question(private_home: Path):
+    write_tool(private_home, "def broken(\n")
+    async with Aish(Scripted("Done.")) as opened:
+        events = [event.body async for event in opened.stream("go", tools=[ticket, "my__*"])]
+    assert [body for body in events if isinstance(body, Status) and "SyntaxError" in body.text]
 
 
 async def test_agents_of_the_program_get_tasks_from_the_model():

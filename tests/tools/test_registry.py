@@ -169,3 +169,19 @@ def test_the_order_in_which_servers_connect_and_list_their_tools_does_not_matter
     first = registry(fs=Tools().add("b").add("a"), git=Tools().add("c"))
     second = registry(git=Tools().add("c"), fs=Tools().add("a").add("b"))
     assert names(first) == names(second) == ["fs__a", "fs__b", "git__c"]
+
+
+async def test_a_view_has_what_its_registry_has_now_and_its_own_toolsets():
+    made = registry(fs=Tools().add("read"))
+    own = Tools().add("double")
+    name, view = made.add_view({"app": own})
+    assert names(view) == ["app__double", "fs__read"] and names(made) == ["fs__read"]
+    made.add("my", Tools().add("wd"))
+    made.remove("fs")
+    assert names(view) == ["app__double", "my__wd"] and view.specs() is view.specs()
+    made.add("app", Tools().add("other"), is_fixed=True)
+    await view.call("app__double", {}, Context())
+    assert own.calls == [("double", {})] and names(view) == ["app__double", "my__wd"]
+    assert made.with_dynamic(name) is view
+    with pytest.raises(UsageError, match="already"):
+        made.add_view({"my": own})

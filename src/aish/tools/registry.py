@@ -29,9 +29,10 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """A Toolset made of others, by alias. An alias never contains `__`."""
+    """A Toolset made of others, by alias. An alias never contains `__`. `base`: it has those of another one, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Registry | None = None) -> None:
+        self._base = base
         self._sources: dict[str, Toolset] = {}
         self._fixed: dict[str, Sequence[ToolSpec]] = {}
         self._offered: _Offered = []
@@ -48,7 +49,7 @@ class Registry:
                 f"'{alias}' cannot name a source of tools",
                 hint="use letters, digits, '-' and single '_', not ending in '_'",
             )
-        if alias in self._sources or alias == SEARCH_SOURCE:
+        if self._has_source(alias) or alias == SEARCH_SOURCE:
             raise UsageError(f"there is already a source of tools named {alias}", hint="choose another name")
         self._sources[alias] = source
         if is_fixed:
@@ -64,11 +65,9 @@ class Registry:
         return self._sources.pop(alias, None)
 
     def add_view(self, toolsets: Mapping[str, Toolset]) -> tuple[str, Registry]:
-        """Returns a name and a view that also has these toolsets. The name is valid as long as the view exists. Do
-        not close the view: its toolsets belong to others."""
-        view = Registry()
-        view._hidden = self._hidden
-        view._sources, view._fixed = dict(self._sources), dict(self._fixed)
+        """Returns a name and a view that also has these toolsets; what is added here later is in it, too. The name is
+        valid as long as the view exists. Do not close the view: its toolsets belong to others."""
+        view = Registry(self)
         for alias, source in toolsets.items():
             view.add(alias, source)
         name = f"dynamic{next(self._numbers)}"
@@ -124,16 +123,26 @@ class Registry:
         """Closes all at once: each has its own time limits, and an error in one does not affect the others."""
         await asyncio.gather(*(source.aclose() for source in self._sources.values()), return_exceptions=True)
 
-    def _bindings(self) -> dict[str, Binding]:
-        """Rebuilds the map only if a toolset changed its list."""
+    def _has_source(self, alias: str) -> bool:
+        return alias in self._sources or (self._base is not None and self._base._has_source(alias))
+
+    def _list_offered(self) -> _Offered:
+        """What is its own has its name also if the base gets something of that name later."""
         fixed = self._fixed
-        offered = [
+        own = [
             (alias, source, fixed[alias] if alias in fixed else source.specs())
             for alias, source in self._sources.items()
         ]
+        if self._base is None:
+            return own
+        return [*(offer for offer in self._base._list_offered() if offer[0] not in self._sources), *own]
+
+    def _bindings(self) -> dict[str, Binding]:
+        """Rebuilds the map only if a toolset changed its list."""
+        offered = self._list_offered()
         if not _is_same(offered, self._offered):
             self._offered = offered
-            self._by_name = _bind(offered, self._hidden)
+            self._by_name = _bind(offered, (self._base or self)._hidden)
             self._specs = tuple(self._by_name[name].spec for name in sorted(self._by_name))
         return self._by_name
 
