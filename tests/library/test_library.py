@@ -262,6 +262,13 @@ async def test_tools_of_aish_can_be_named_and_called():
             await opened.call("no__such")
 
 
+async def test_a_tool_may_take_an_argument_that_has_the_name_of_an_option(private_home: Path):
+    write_tool(private_home, "def vote(approve: bool, by: str) -> str:\n    'Votes.'\n    return f'{by}: {approve}'\n")
+    async with Aish(Scripted()) as opened:
+        assert await opened.call("my__vote", {"approve": False}, by="ann") == "ann: False"
+        assert await opened.call("my__vote", {"approve": True, "by": "bob"}, by="ann") == "ann: True"
+
+
 async def test_the_workspace_and_settings_are_those_that_are_given(tmp_path: Path):
     (tmp_path / "note.txt").write_text("hello")
     config = {"limits": {"max_steps": 1}, "ide": {"enabled": "always"}}

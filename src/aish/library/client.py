@@ -191,9 +191,13 @@ class Aish:
             limits=msgspec.structs.replace(limits, max_steps=max_steps) if max_steps is not None else limits,
         )
 
-    async def call(self, tool: str, /, approve: Approve | None = None, **arguments: Any) -> str:
-        """Calls a tool of aish by its name, without a model, through the same gate. Raises AishError if it fails."""
-        encoded = msgspec.json.encode(arguments).decode()
+    async def call(
+        self, tool: str, given: Mapping[str, Any] | None = None, /, *, approve: Approve | None = None, **arguments: Any
+    ) -> str:
+        """Calls a tool of aish by its name, without a model, through the same gate. Raises AishError if it fails.
+
+        `given` are arguments as well, of any name: one that is named `approve` can be given only there."""
+        encoded = msgspec.json.encode({**(given or {}), **arguments}).decode()
         result = await self._engine.call_tool(tool, encoded, ask=make_ask(approve))
         text = marked_text(result.parts)
         if result.status is not ResultStatus.OK:
