@@ -167,15 +167,31 @@ async def test_an_answer_is_read_into_a_type_and_mended_once():
 
 
 async def test_events_come_as_they_happen_and_closing_stops_the_turn():
+    ended = asyncio.Event()
+
+    @tool(effect="read")
+    async def wait(ctx: aish.Context) -> None:
+        "Waits."
+        ctx.status("it waits")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
     async with Aish(Scripted(call("app__ticket", id=3), "It is stale.")) as opened:
         kinds = [type(event.body) async for event in opened.stream("what of 3?", tools=[ticket])]
-        assert {Status, ToolResult, TextDelta} <= set(kinds) and kinds[-1] is TurnFinished
-        async with aclosing(opened.stream("again", tools=[ticket])) as events:
+    assert {Status, ToolResult, TextDelta} <= set(kinds) and kinds[-1] is TurnFinished
+    async with Aish(Scripted(call("app__wait"), "Done.")) as opened, asyncio.timeout(30):
+        async with aclosing(opened.stream("wait", tools=[wait])) as events:
             async for event in events:
-                session = event.session
-                break
-        (newest, _) = await opened.sessions()
-        assert newest.id == session
+                if event.body == Status("it waits"):
+                    break
+            assert not ended.is_set()
+        assert ended.is_set()
+        newest, _ = await opened.sessions()
+        assert newest.id == event.session
+        (turn,) = await opened._engine.store.list_turns(newest.id)
+        assert turn.end is TurnEnd.CANCELLED
 
 
 async def test_cancelling_stops_a_tool_of_the_program():
