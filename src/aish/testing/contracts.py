@@ -10,6 +10,7 @@ Subject = TypeVar("Subject")
 Check = Callable[[Subject], Awaitable[None]]
 
 CHECK_TIMEOUT_S = 60.0
+END_S = 5.0  # what is cancelled ends soon
 
 
 class ContractBroken(AssertionError):
