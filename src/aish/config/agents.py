@@ -15,6 +15,7 @@ from aish.config.frontmatter import (
     MarkdownEntry,
     choose_by_name,
     find_head_problem,
+    find_mode_problem,
     read_markdown_files,
     split_head,
     split_list,
@@ -68,7 +69,7 @@ def parse_agent(stem: str, file: InstructionFile) -> AgentFile:
     name, description = head.get("name", "") or stem, head.get("description", "")
     agent = AgentFile(file, name, description, body)
     mode, steps = head.get("mode", ""), head.get("max_steps", head.get("max-steps", ""))
-    if problem := find_head_problem(name, description) or _find_problem(mode, steps):
+    if problem := find_head_problem(name, description) or find_mode_problem(mode) or _find_steps_problem(steps):
         return agent.with_problem(problem)
     model = head.get("model", "")
     definition = AgentDefinition(
@@ -84,12 +85,8 @@ def parse_agent(stem: str, file: InstructionFile) -> AgentFile:
     return msgspec.structs.replace(agent, definition=definition)
 
 
-def _find_problem(mode: str, steps: str) -> str:
-    if mode and mode not in tuple(Mode):
-        return f"has the mode {mode[:20]!r}; there are {', '.join(Mode)}"
-    if steps and _STEPS.fullmatch(steps) is None:
-        return "has max_steps that are no number from 1 to 9999"
-    return ""
+def _find_steps_problem(steps: str) -> str:
+    return "has max_steps that are no number from 1 to 9999" if steps and _STEPS.fullmatch(steps) is None else ""
 
 
 def _read_tools(value: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import msgspec
 
 from aish.config import paths
 from aish.config.instructions import InstructionFile, find_project_folders, read_own_file, read_project_file
+from aish.types.decisions import Mode
 
 _MAX_ENTRIES = 500  # in one folder
 _MAX_DEPTH = 3
@@ -87,6 +88,13 @@ def find_head_problem(name: str, description: str) -> str:
         return "has no description between two lines with ---"
     if len(description) > _MAX_DESCRIPTION_CHARS:
         return f"has a description of more than {_MAX_DESCRIPTION_CHARS} characters"
+    return ""
+
+
+def find_mode_problem(mode: str) -> str:
+    """What is wrong with the mode that a head names; "" if nothing is, or if it names none."""
+    if mode and mode not in tuple(Mode):
+        return f"has the mode {mode[:20]!r}; there are {', '.join(Mode)}"
     return ""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from aish.config.frontmatter import MarkdownEntry, choose_by_name, read_markdown_files, split_head
+from aish.config.frontmatter import MarkdownEntry, choose_by_name, find_mode_problem, read_markdown_files, split_head
 from aish.config.instructions import InstructionFile
 from aish.types.decisions import Mode
 
@@ -68,9 +68,7 @@ def _find_problem(name: str, body: str, mode: str) -> str:
         return f"needs a name of at most {_MAX_NAME_CHARS} letters, digits, '.', '_' and '-'"
     if not body:
         return "has no text to ask"
-    if mode and mode not in tuple(Mode):
-        return f"has the mode {mode[:20]!r}; there are {', '.join(Mode)}"
-    return ""
+    return find_mode_problem(mode)
 
 
 def fill_arguments(body: str, arguments: str) -> str:
