@@ -13,7 +13,7 @@ import msgspec
 from aish.config import paths
 from aish.config.schema.config import Config
 from aish.config.tool_files import ToolFile, ToolFileFinder
-from aish.errors import ConfigError
+from aish.errors import ConfigError, UsageError
 from aish.extensions.manifest import BLOCKED
 from aish.tools.registry import Registry
 
@@ -99,7 +99,9 @@ class PythonExtensions:
     async def run_command(self, name: str, text: str, cwd: str) -> CommandReply:
         from aish.tools.extensions.process import CallPlace
 
-        found = self.tools.commands[name]
+        found = self.tools.commands.get(name) if self._is_made else None
+        if found is None:  # its file went while the line was typed or read
+            raise UsageError(f"the command {name} is gone", hint="its file or its extension was removed or changed")
         return await self.tools.process.run_command(found.source, name, text, CallPlace(cwd))
 
     def has_tools_of(self, source: str) -> bool:

@@ -49,4 +49,4 @@ class ExtensionView(Protocol):
         """What sources define that need not be enabled. Their Python is imported in the tool process."""
 
     async def run_command(self, name: str, text: str, cwd: str) -> CommandReply:
-        """Runs a command with the words after its name. Raises ToolError."""
+        """Runs a command with the words after its name. Raises ToolError; UsageError if it is gone."""
