@@ -1,1 +1,2 @@
-"""The Python library: `from aish import Aish`. It is a frontend like the others, for programs instead of people."""
+"""The Python library: `from aish import Aish`. It gives programs what frontends give people, and stands above `app`,
+which builds the engine for it."""
