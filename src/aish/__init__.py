@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 # The public names and the modules that define them. Each is imported when it is first used: `import aish` stays light.
 # `__init__.pyi` has the same names for type checkers.
 _PUBLIC = {
+    "AishError": "aish.errors",
     "AgentDefinition": "aish.types.models",
     "Aish": "aish.library.client",
     "Reply": "aish.library.replies",
@@ -16,6 +17,12 @@ _PUBLIC = {
     "Deny": "aish.types.decisions",
     "HookEvent": "aish.types.decisions",
     "Event": "aish.types.events",
+    "TextDelta": "aish.types.events",
+    "ReasoningDelta": "aish.types.events",
+    "ToolCallReady": "aish.types.events",
+    "ToolResult": "aish.types.events",
+    "Status": "aish.types.events",
+    "TurnFinished": "aish.types.events",
     "Image": "aish.extensions.results",
     "Note": "aish.types.decisions",
     "Prompt": "aish.extensions.results",

@@ -1,3 +1,4 @@
+from aish.errors import AishError as AishError
 from aish.extensions.context import Context as Context
 from aish.extensions.definitions import command as command
 from aish.extensions.definitions import hook as hook
@@ -17,6 +18,12 @@ from aish.types.decisions import HookEvent as HookEvent
 from aish.types.decisions import Note as Note
 from aish.types.decisions import Question as Question
 from aish.types.events import Event as Event
+from aish.types.events import ReasoningDelta as ReasoningDelta
+from aish.types.events import Status as Status
+from aish.types.events import TextDelta as TextDelta
+from aish.types.events import ToolCallReady as ToolCallReady
+from aish.types.events import ToolResult as ToolResult
+from aish.types.events import TurnFinished as TurnFinished
 from aish.types.models import AgentDefinition as AgentDefinition
 
 __version__: str

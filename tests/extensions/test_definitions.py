@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -173,6 +174,17 @@ def test_commands_take_words_and_hooks_an_event():
         "ticket", "stand-up", "no_shell",
     ]  # fmt: skip
     assert manifest.hooks[0].tools == ("shell__*",)
+
+
+def test_paths_are_texts_for_the_model():
+    def read(at: Path, more: list[PurePosixPath] | None = None) -> str:
+        return ""
+
+    signature = read_signature(read)
+    assert signature.schema["properties"]["at"] == {"type": "string"}
+    assert signature.convert({"at": "/tmp/x", "more": ["y"]}) == {"at": Path("/tmp/x"), "more": [PurePosixPath("y")]}
+    with pytest.raises(msgspec.ValidationError):
+        signature.convert({"at": 3})
 
 
 def test_a_single_text_gets_all_words_as_they_are():

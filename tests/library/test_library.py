@@ -23,8 +23,9 @@ from aish.types.runs import RunState
 from aish.types.usage import Usage
 
 PUBLIC = {
-    "AgentDefinition", "Aish", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent", "Image", "Note",
-    "Prompt", "Question", "Reply", "ReplyError", "__version__", "command", "hook", "run", "settings", "tool",
+    "AgentDefinition", "Aish", "AishError", "Ask", "Change", "Choice", "Context", "Deny", "Event", "HookEvent",
+    "Image", "Note", "Prompt", "Question", "ReasoningDelta", "Reply", "ReplyError", "Status", "TextDelta",
+    "ToolCallReady", "ToolResult", "TurnFinished", "__version__", "command", "hook", "run", "settings", "tool",
 }  # fmt: skip
 
 
@@ -263,9 +264,19 @@ async def test_a_tool_that_fails_is_a_result_and_a_plain_function_is_an_error():
         "Fails."
         raise ValueError("oops")
 
+    @tool(effect="read")
+    def leaving() -> None:
+        "Ends."
+        sys.exit("bye")
+
     async with Aish(Scripted(call("app__broken"), "Done.")) as opened:
         reply = await opened.ask("go", tools=[broken])
         assert (reply.tools[0].status, reply.tools[0].text) == ("tool_error", "ValueError: oops")
+        with pytest.raises(UsageError, match="a list"):
+            await opened.ask("go", tools="ide__*")
+    async with Aish(Scripted(call("app__leaving"), "Done.")) as opened:
+        reply = await opened.ask("go", tools=[leaving])
+        assert (reply.tools[0].status, reply.tools[0].text) == ("tool_error", "SystemExit: bye")
         with pytest.raises(UsageError, match="is no tool"):
             await opened.ask("go", tools=[len])
 

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, get_type_hints
 
 import msgspec
@@ -38,7 +39,7 @@ class Signature(msgspec.Struct, frozen=True):
 
     def convert(self, arguments: Arguments) -> Arguments:
         """The arguments as the function takes them. Raises msgspec.ValidationError."""
-        converted = msgspec.convert(arguments, self.arguments, strict=False)
+        converted = msgspec.convert(arguments, self.arguments, strict=False, dec_hook=_read_other)
         return {name: getattr(converted, name) for name in self.names}
 
     def convert_words(self, text: str) -> Arguments:
@@ -116,7 +117,9 @@ def _make_struct(name: str, fields: list[Any]) -> type[msgspec.Struct]:
 def _make_schema(arguments: type[msgspec.Struct], texts: dict[str, str], name: str) -> JsonSchema:
     """The schema, with its own definition at the top and those of other types beside it."""
     try:
-        (root,), others = msgspec.json.schema_components([arguments], ref_template="#/$defs/{name}")
+        (root,), others = msgspec.json.schema_components(
+            [arguments], ref_template="#/$defs/{name}", schema_hook=_describe_other
+        )
     except TypeError as exc:
         raise UsageError(f"the parameters of {name} have no schema: {exc}") from exc
     schema = others.pop(root["$ref"].rpartition("/")[2])
@@ -125,6 +128,19 @@ def _make_schema(arguments: type[msgspec.Struct], texts: dict[str, str], name: s
         if parameter in schema.get("properties", {}):
             schema["properties"][parameter].setdefault("description", text)
     return {**schema, "$defs": others} if others else schema
+
+
+def _describe_other(kind: type) -> JsonSchema:
+    """The schema of types that msgspec does not know: paths."""
+    if isinstance(kind, type) and issubclass(kind, PurePath):
+        return {"type": "string"}
+    raise TypeError(f"{getattr(kind, '__name__', kind)} is no type that a schema can describe")
+
+
+def _read_other(kind: type, value: Any) -> Any:
+    if isinstance(kind, type) and issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"expected {getattr(kind, '__name__', kind)}")
 
 
 def _read_output_schema(hint: Any) -> JsonSchema | None:

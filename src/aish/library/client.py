@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -42,6 +42,27 @@ ModeName = Literal["ask", "edits", "auto", "plan"]
 Asked = str | Sequence["str | Image"]
 Value = TypeVar("Value")
 _WAIT_S = 30.0  # for MCP servers that still connect
+
+
+class Options(TypedDict, total=False):
+    """The options of `ask` and `stream`.
+
+    `session` goes on with a conversation. `tools` are functions with @tool and names of aish's own tools with `*`; left
+    out, those of the constructor. `approve` decides calls that the gate asks about; without it they are not offered.
+    `mode` is how much runs without a question. `plan`: first write a plan, then follow it. `system` is more system
+    text. `max_steps` are calls of the model.
+    """
+
+    model: str
+    session: str
+    tools: Tools | None
+    approve: Approve | None
+    mode: ModeName | None
+    system: str
+    plan: bool
+    temperature: float | None
+    max_tokens: int | None
+    max_steps: int | None
 
 
 class ReplyError(AishError):
@@ -93,11 +114,11 @@ class Aish:
         await self._stack.__aexit__(kind, exc, trace)
 
     @overload
-    async def ask(self, question: Asked, *, result: type[Value], **options: Any) -> Reply[Value]: ...
+    async def ask(self, question: Asked, *, result: type[Value], **options: Unpack[Options]) -> Reply[Value]: ...
     @overload
-    async def ask(self, question: Asked, *, result: None = None, **options: Any) -> Reply[None]: ...
+    async def ask(self, question: Asked, *, result: None = None, **options: Unpack[Options]) -> Reply[None]: ...
 
-    async def ask(self, question: Asked, *, result: type[Any] | None = None, **options: Any) -> Reply[Any]:
+    async def ask(self, question: Asked, *, result: type[Any] | None = None, **options: Unpack[Options]) -> Reply[Any]:
         """Asks and waits for the whole answer. Takes the options of `stream`.
 
         `result` is a type (a dataclass, a msgspec.Struct, a list of those, …) that the answer is read into: the model
@@ -126,67 +147,40 @@ class Aish:
             raise
 
     async def stream(
-        self,
-        question: Asked,
-        *,
-        model: str = "",
-        session: str = "",
-        tools: Tools | None = None,
-        approve: Approve | None = None,
-        mode: ModeName | None = None,
-        system: str = "",
-        plan: bool = False,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        max_steps: int | None = None,
-        result: type[Any] | None = None,
+        self, question: Asked, *, result: type[Any] | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[Event, None]:
-        """Asks, and yields the events of the turn as they come. Closing the generator stops everything.
-
-        `session` goes on with a conversation. `tools` None takes those of the constructor. `approve` decides calls that
-        the gate asks about; without it they are refused. `mode` is how much runs without a question. `plan`: first
-        write a plan, then follow it. `result` as in `ask`.
-        """
+        """Asks, and yields the events of the turn as they come. Closing the generator stops everything. The options are
+        those of `Options`, `result` is as in `ask`."""
+        tools = options.get("tools")
         names, view_name, view = self._select(self._tools if tools is None else tools)
-        request = self._make_request(
-            question, names, view_name, model=model, session=session, mode=mode, system=system, plan=plan,
-            sampling=Sampling(temperature=temperature, max_tokens=max_tokens), max_steps=max_steps, result=result,
-        )  # fmt: skip
-        async with self._engine.turn(request, ask=make_ask(approve)) as batches:
+        request = self._make_request(question, names, view_name, result, options)
+        async with self._engine.turn(request, ask=make_ask(options.get("approve"))) as batches:
             del view  # the turn has it from here on
             async for events in batches:
                 for event in events:
                     yield event
 
     def _make_request(
-        self,
-        question: Asked,
-        tools: tuple[str, ...],
-        view: str,
-        *,
-        model: str,
-        session: str,
-        mode: ModeName | None,
-        system: str,
-        plan: bool,
-        sampling: Sampling,
-        max_steps: int | None,
-        result: type[Any] | None,
+        self, question: Asked, tools: tuple[str, ...], view: str, result: type[Any] | None, options: Options
     ) -> TurnRequest:
+        if unknown := set(options) - set(Options.__annotations__):
+            raise UsageError(f"there is no option {', '.join(sorted(unknown))}")
         config = self._container.config
-        limits = config.limits.limits()
+        limits, max_steps = config.limits.limits(), options.get("max_steps")
+        sampling = Sampling(temperature=options.get("temperature"), max_tokens=options.get("max_tokens"))
+        system, mode = options.get("system", ""), options.get("mode")
         if result is not None:
             system = f"{system}\n\n{describe_schema(result)}".strip()
             sampling = msgspec.structs.replace(sampling, json_schema=schema_of(result))
         return TurnRequest(
             input=(_make_message(question),),
-            model=model or self._model or config.model,
-            session=session,
+            model=options.get("model") or self._model or config.model,
+            session=options.get("session", ""),
             system=system,
             tools=tools,
             dynamic_mcp=view,
             mode=Mode(mode) if mode else config.gate.mode,
-            planner=Planning() if plan else None,
+            planner=Planning() if options.get("plan") else None,
             sampling=sampling,
             limits=msgspec.structs.replace(limits, max_steps=max_steps) if max_steps is not None else limits,
         )
@@ -261,6 +255,8 @@ class Aish:
     def _select(self, tools: Tools) -> tuple[tuple[str, ...], str, object]:
         """The globs of a request, and the view of the registry that has its functions: its name, "" for none, and what
         keeps it."""
+        if isinstance(tools, str):
+            raise UsageError(f"tools must be a list, and not the text {tools!r}", hint=f"tools=[{tools!r}]")
         names = tuple(tool for tool in tools if isinstance(tool, str))
         if self._agents:
             names = (*names, f"{AGENTS_SOURCE}__*")

@@ -51,7 +51,7 @@ class InlineTools:
             return _error(f"the arguments do not fit: {exc}")
         except ResultError as exc:
             return _error(f"{name}: {exc}")
-        except Exception as exc:  # whatever a function raises is a result for the model
+        except (Exception, SystemExit) as exc:  # whatever a function raises is a result for the model
             return _error(f"{type(exc).__name__}: {exc}")
         return ToolOutput(tuple(map(_part, blocks)), structured=structured)
 
