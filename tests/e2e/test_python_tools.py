@@ -144,9 +144,11 @@ async def test_a_running_server_offers_a_new_tool_to_chat_completions(command: C
         reply = await asyncio.to_thread(post, f"{url}/v1/chat/completions", body)
         assert reply["choices"][0]["message"]["content"] == "done"
         assert "tool_calls" not in reply["choices"][0]["message"]
+        write_tool(command.home).write_text("1 / 0\n")
+        await eventually(lambda: _lost_tool(url), DEADLINE_S)
     finally:
         ran = await asyncio.to_thread(ended, server)
-    assert "Traceback" not in ran.err
+    assert "Traceback" not in ran.err and "weekday.py:1: ZeroDivisionError" in ran.err
 
 
 async def _is_ready(url: str) -> bool:
@@ -154,6 +156,10 @@ async def _is_ready(url: str) -> bool:
         return bool(await asyncio.to_thread(lambda: urllib.request.urlopen(f"{url}/healthz", timeout=5).read()))
     except OSError:
         return False
+
+
+async def _lost_tool(url: str) -> bool:
+    return not await _has_tool(url)
 
 
 async def _has_tool(url: str) -> bool:

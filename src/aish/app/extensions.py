@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from aish.tools.extensions.hooks import HookRunner
     from aish.tools.extensions.toolset import ExtensionTools
     from aish.types.decisions import HookEvent, HookPoint, HookVerdict
+
+log = logging.getLogger(__name__)
 
 # How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
 _LOOK_S = 2.0
@@ -54,6 +57,7 @@ class PythonExtensions:
         self._enabled: Sequence[Extension] = ()
         self._enabled_until_s = 0.0
         self._fresh_until_s = 0.0
+        self._is_serving = serving
         self._fresh_s = _FRESH_S if serving else 0.0
         self._reported: set[str] = set()
         self._is_first = True
@@ -75,6 +79,9 @@ class PythonExtensions:
         problems = [*self._problems_among(files), *self._changes_among(files)]
         new = [problem for problem in problems if problem not in self._reported]
         self._reported.update(new)
+        if self._is_serving:
+            for problem in (*new, *late):
+                log.warning("%s", problem)
         return [*new, *late]
 
     async def aclose(self) -> None:
