@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # How often the files of enabled extensions are looked at: a change in them has no effect until it is enabled anyway.
 _LOOK_S = 2.0
-_FRESH_S = 0.1
+_FRESH_S = 1.0
 _MAX_LATE_NOTICES = 10
 
 
@@ -67,7 +67,7 @@ class PythonExtensions:
     async def refresh(self) -> Sequence[str]:
         """Takes up what was added, changed or removed. Nothing is imported while there are no extensions.
 
-        A server refreshes with each request, so it does not read folders again within a tenth of a second."""
+        A server refreshes with each request, so it reads folders once a second."""
         now_s = time.monotonic()
         if not self._config.enabled or now_s < self._fresh_until_s:
             return ()
