@@ -175,13 +175,18 @@ def private_paths(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
     return paths.config_dir(env), *_private_data(config, env)
 
 
+def own_folders(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders of aish itself: a file in their place decides what aish trusts and runs."""
+    return paths.config_dir(env), paths.data_dir(env), paths.cache_dir(env), paths.runtime_dir(env)
+
+
 def hidden_paths(config: Config, env: Mapping[str, str], workspace: Path) -> tuple[Path, ...]:
     """What commands in the sandbox do not see of aish itself."""
     return *hidden_settings(env, workspace), *_private_data(config, env)
 
 
 def _private_data(config: Config, env: Mapping[str, str]) -> tuple[Path, ...]:
-    folders = paths.data_dir(env), paths.cache_dir(env), paths.runtime_dir(env)
+    folders = own_folders(env)[1:]
     store = config.store.path
     files = (f"{store}{ending}" for ending in ("", "-wal", "-shm", "-journal")) if store else ()
     return (*folders, *map(Path, files))

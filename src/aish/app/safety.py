@@ -116,12 +116,15 @@ class CommandRunner:
         environment: LaunchContext,
         safety: SafetyConfig,
         hides: Sequence[Path] = (),
+        folders: Sequence[Path] = (),
         *,
         opened_by: CommandRunner | None = None,
     ) -> None:
-        """`hides` are files and folders that commands in the sandbox do not see. `opened_by` is the runner of the
+        """`hides` are files and folders that commands in the sandbox do not see, `folders` those of aish, which they
+        cannot make either. `opened_by` is the runner of the
         workspace in which the live shell was opened, if that is another one."""
         self._hides = hides
+        self._folders = folders
         self._environment = environment
         self._safety = safety
         self._live: LiveBash | None = None
@@ -178,6 +181,7 @@ class CommandRunner:
             self._environment.cwd,
             network=self._safety.network,
             hides=self._hides,
+            folders=self._folders,
             home=paths.home_dir(self._environment.env),
             tmp=Path(tmp) if (tmp := self._environment.env.get("TMPDIR")) else None,
             cache=paths.sandbox_cache_dir(self._environment.env),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aish.app.code_tools import PROJECT_MARKS, find_ide_tools
-from aish.app.engines import hidden_paths, private_paths
+from aish.app.engines import hidden_paths, own_folders, private_paths
 from aish.app.safety import CommandContainment, CommandRunner, make_gate
 from aish.config import paths
 from aish.config.load import LoadedConfig
@@ -69,7 +69,7 @@ class WorkspaceParts:
         self._learn = learn
         self.is_chosen = is_chosen
         hides = hidden_paths(loaded.config, launch.env, launch.cwd)
-        self.commands = CommandRunner(launch, loaded.config.safety, hides, opened_by=opened_by)
+        self.commands = CommandRunner(launch, loaded.config.safety, hides, own_folders(launch.env), opened_by=opened_by)
         self._identity = _identify(launch.cwd)
 
     @property

@@ -3,6 +3,10 @@
 The workspace, `/tmp` and a cache of its own are writable, everything else is read-only, and there is no network unless
 it is allowed. Files of aish, folders of keys and browsers in the home, and sockets of services are hidden behind empty
 files and folders; `/run` is empty but for a few files.
+
+Where a writable folder contains what is hidden or read-only (aish runs in the home), each folder on the way is a mount
+of its own, which cannot be renamed or removed: a command could otherwise put another one in its place, and the next
+aish would read that.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ _KEPT_IN_RUN = (
 )  # fmt: skip
 _LINKS_INTO_RUN = ("/etc/resolv.conf",)
 _MAX_LINKS = 8
+_MAX_LINKS_OF_PATH = 40  # as many as the kernel follows
 # The kernel lets root change these without any capability, also in a process namespace.
 _KERNEL_SETTINGS = (
     "/proc/sys",
@@ -86,7 +91,8 @@ _NOT_WRITABLE = (
 
 class Bubblewrap:
     """Implements `sandbox.Sandbox`. With `required` False it is used only if it works. `hides` are files and folders
-    that commands do not see, besides secrets in the home and privileged sockets. The `cache` is writable."""
+    that commands do not see, besides secrets in the home and privileged sockets. Those of them that are `folders` are
+    made where commands could make them. `read_only` stays so in writable folders. The `cache` is writable."""
 
     def __init__(
         self,
@@ -95,6 +101,8 @@ class Bubblewrap:
         required: bool,
         network: bool,
         hides: Sequence[Path] = (),
+        folders: Sequence[Path] = (),
+        read_only: Sequence[Path] = (),
         home: Path | None = None,
         cache: SandboxCache | None = None,
     ) -> None:
@@ -103,6 +111,8 @@ class Bubblewrap:
         self._required = required
         self._network = network
         self._hides = hides
+        self._folders = folders
+        self._read_only = read_only
         self._home = home
         self._closed: tuple[str, ...] = ()
         self._works: bool | None = None
@@ -141,8 +151,11 @@ class Bubblewrap:
 
     async def wrap(self, argv: tuple[str, ...], cwd: Path) -> tuple[str, ...]:
         if await self._is_available():
+            self._check_links()
+            self._make_folders()
             return (*self._bwrap_arguments(cwd, _cover_sockets(self._workspace)), *argv)
         if self._required:
+            self._check_links()
             raise ToolError("safety.sandbox is bwrap, but bubblewrap is missing or may not be used here")
         return argv
 
@@ -153,18 +166,21 @@ class Bubblewrap:
                 f"bubblewrap: {self._workspace}, /tmp and a cache of its own writable, the rest read-only, {network}. "
                 "It cannot hold what a command destroys in these, or reads outside of the folders of secrets"
             )
+        if link := self._find_loose_link():
+            return f"none: {_explain_link(link)}"
         return "none: bubblewrap is not installed or not permitted here (apt install bubblewrap)"
 
     def _bwrap_arguments(self, cwd: Path, covers: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
         workspace = str(self._workspace)
         enclosing, others = self._split_hidden()
         # The last of two overlapping mounts holds. A workspace may contain what is covered, or be inside of it.
-        bind = ("--bind", workspace, workspace)
+        hidden = (*enclosing, *others)
+        bind = ("--bind", workspace, workspace, *self._hold(self._workspace, hidden))
         is_outer = any(Path(folder).is_relative_to(self._workspace) for folder in (_TMP, _RUN))
         return (
             *("bwrap", "--ro-bind", "/", "/"),
             *(bind if is_outer else ()),
-            *("--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP),
+            *("--dev", "/dev", "--proc", "/proc", "--bind", _TMP, _TMP, *self._hold(Path(_TMP), hidden)),
             *(("--bind-try", cache, cache) if (cache := self._cache and self._cache.place) else ()),
             *_mount("--ro-bind-try", _KERNEL_SETTINGS),
             *chain.from_iterable(covers),
@@ -179,6 +195,53 @@ class Bubblewrap:
             *(() if self._network else ("--unshare-net",)),
             "--",
         )
+
+    def _hold(self, root: Path, hidden: Sequence[Path]) -> Iterator[str]:
+        """Yields mounts that hold what is in a writable folder and has to stay where it is. They are made of what is
+        outside, so they come right after that of the folder."""
+        root = root.resolve()
+        kept = sorted(path for path in self._find_read_only() if path.is_relative_to(root))
+        ways = {parent for path in (*hidden, *kept) for parent in path.parents if root in parent.parents}
+        yield from _mount("--bind", map(str, sorted(ways)))
+        yield from _mount("--ro-bind", map(str, kept))
+
+    def _find_read_only(self) -> set[Path]:
+        """What is read-only, folders of aish (most are masked, too), and folders with links to these: nothing else
+        holds a link."""
+        found = {Path(find_links(path)[0]) for path in (*self._folders, *self._read_only)}
+        return {path for path in found if path.exists()} | {Path(link).parent for link in self._find_links()}
+
+    def _find_links(self) -> list[str]:
+        """The links in writable folders that lead to what has to stay."""
+        links = chain.from_iterable(find_links(path)[1] for path in (*self._folders, *self._read_only))
+        return [link for link in links if self._is_writable(link)]
+
+    def _is_writable(self, place: str) -> bool:
+        return any(root in Path(place).parents for root in self._roots())
+
+    def _roots(self) -> tuple[Path, Path]:
+        return self._workspace.resolve(), Path(_TMP).resolve()
+
+    def _find_loose_link(self) -> str:
+        """Returns a link that cannot be held, because its folder has to be writable; "" if there is none."""
+        return next((link for link in self._find_links() if Path(link).parent in self._roots()), "")
+
+    def _check_links(self) -> None:
+        if link := self._find_loose_link():
+            raise ToolError(f"nothing was run: {_explain_link(link)}")
+
+    def _make_folders(self) -> None:
+        """Makes the folders of aish where a command could. Raises ToolError if one cannot be made."""
+        for folder in self._folders:
+            real = find_links(folder)[0]
+            if os.path.lexists(real) or not self._is_writable(real):
+                continue
+            try:
+                for path in (*reversed(Path(real).parents), Path(real)):
+                    if not path.is_dir():
+                        path.mkdir(0o700)
+            except OSError as exc:
+                raise ToolError(f"the sandbox cannot protect {real}, so nothing was run: {exc.strerror}") from exc
 
     def _split_hidden(self) -> tuple[list[Path], list[Path]]:
         """Returns the existing paths to hide: folders that contain the workspace, which stays visible, and all
@@ -206,6 +269,8 @@ class Bubblewrap:
     async def _try(self) -> bool:
         from aish.process.child import ProcessSpec, run  # most turns run no command
 
+        if self._find_loose_link():
+            return False
         check = ("sh", "-c", _CHECK, "sh", *_NOT_WRITABLE)
         argv = (*self._bwrap_arguments(self._workspace, ()), *check)
         spec = ProcessSpec(argv, name="bwrap", confinement=self._filter)
@@ -214,6 +279,30 @@ class Bubblewrap:
         except AishError:
             return False
         return done.returncode == 0
+
+
+def find_links(path: Path) -> tuple[str, list[str]]:
+    """Returns the path without links, as far as it exists, and where the links are that lead there."""
+    links: list[str] = []
+    real, waiting = "/", [*reversed(path.absolute().parts[1:])]
+    while waiting and len(links) <= _MAX_LINKS_OF_PATH:
+        part = waiting.pop()
+        place = os.path.dirname(real) if part == ".." else f"{real.rstrip('/')}/{part}"  # noqa: PTH120
+        try:
+            target = os.readlink(place) if part != ".." else ""  # noqa: PTH115 -- a Path would lose `..`
+        except OSError:
+            target = ""
+        if not target:
+            real = place
+            continue
+        links.append(place)
+        real = "/" if target.startswith("/") else real
+        waiting += reversed([part for part in target.split("/") if part not in ("", ".")])
+    return real, links
+
+
+def _explain_link(link: str) -> str:
+    return f"{link} is a link which bubblewrap cannot keep a command from replacing, and aish reads what it leads to"
 
 
 def _mount(option: str, paths: Iterable[str]) -> Iterator[str]:

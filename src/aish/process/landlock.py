@@ -51,10 +51,12 @@ _KEPT_CAPABILITIES = frozenset({0, 1, 3})  # CHOWN, DAC_OVERRIDE, FOWNER
 
 class Confinement(msgspec.Struct, frozen=True):
     """`writable` are the folders in which everything is allowed. `hidden` are files and folders that cannot be read or
-    written. Sockets of services cannot be reached. Without `network` no other socket can be made either."""
+    written. `fixed` cannot be written in writable folders: paths without links on the way, which may be links. Sockets
+    of services cannot be reached. Without `network` no other socket can be made either."""
 
     writable: tuple[Path, ...]
     hidden: tuple[Path, ...] = ()
+    fixed: tuple[str, ...] = ()
     network: bool = False
 
     @contextmanager
@@ -114,8 +116,9 @@ def _allow(rules: Confinement) -> Iterator[tuple[str, int]]:
     yield "/", _READ_DIR
     yield from ((path, _READ) for path in _without("/", hidden))
     everything = _ALL_OF_FIRST | _REFER | _TRUNCATE
+    closed = hidden.union(rules.fixed)
     for folder in rules.writable:
-        yield from ((path, everything) for path in _without(os.path.realpath(folder), hidden))
+        yield from ((path, everything) for path in _without(os.path.realpath(folder), closed))
     yield from ((f"/dev/{name}", everything | _IOCTL_DEV) for name in _DEVICES)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aish.errors import AishError, ToolError
-from aish.process.bubblewrap import SECRET_PATHS, Bubblewrap
+from aish.process.bubblewrap import SECRET_PATHS, Bubblewrap, find_links
 
 if TYPE_CHECKING:
     from aish.process.landlock import Confinement
@@ -141,6 +141,7 @@ class LandlockSandbox:
         network: bool,
         hides: Sequence[Path],
         home: Path | None,
+        read_only: Sequence[Path] = (),
         tmp: Path | None = None,
         cache: SandboxCache | None = None,
     ) -> None:
@@ -149,6 +150,7 @@ class LandlockSandbox:
         self._required = required
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
+        self._read_only = read_only
         self._writable = writable_folders(workspace, tmp)
         self._works: bool | None = None
 
@@ -200,7 +202,7 @@ class LandlockSandbox:
         from aish.process.landlock import Confinement
 
         writable = with_cache(self._writable, self._cache)
-        return Confinement(writable, self._hides, network=self._network)
+        return Confinement(writable, self._hides, find_fixed(self._hides, self._read_only), network=self._network)
 
     async def _try(self) -> bool:
         """Whether a confined program cannot write outside of the workspace."""
@@ -230,6 +232,7 @@ class SeatbeltSandbox:
         network: bool,
         hides: Sequence[Path],
         home: Path | None,
+        read_only: Sequence[Path] = (),
         tmp: Path | None = None,
         cache: SandboxCache | None = None,
     ) -> None:
@@ -237,6 +240,7 @@ class SeatbeltSandbox:
         self._workspace = workspace
         self._network = network
         self._hides = (*hides, *((home / name for name in SECRET_PATHS) if home else ()))
+        self._read_only = read_only
         self._writable = writable_folders(workspace, tmp)
 
     confinement = None
@@ -264,7 +268,8 @@ class SeatbeltSandbox:
         if not self.is_active:
             return argv
         writable = with_cache(self._writable, self._cache)
-        return (_SEATBELT, "-p", seatbelt_profile(writable, self._hides, network=self._network), *argv)
+        profile = seatbelt_profile(writable, self._hides, network=self._network, read_only=self._read_only)
+        return (_SEATBELT, "-p", profile, *argv)
 
     async def describe(self) -> str:
         if not self.is_active:
@@ -273,21 +278,40 @@ class SeatbeltSandbox:
         return f"sandbox-exec: {self._workspace}, temporary folders and a cache writable, the rest read-only, {network}"
 
 
-def seatbelt_profile(writable: Sequence[Path], hidden: Sequence[Path], *, network: bool) -> str:
-    """The rules in the language of `sandbox-exec`. The last rule that matches counts."""
+def seatbelt_profile(
+    writable: Sequence[Path], hidden: Sequence[Path], *, network: bool, read_only: Sequence[Path] = ()
+) -> str:
+    """The rules in the language of `sandbox-exec`. The last rule that matches counts. The folders on the way to what is
+    hidden or read-only can be neither renamed nor made: another one could take their place."""
+    fixed = find_fixed(hidden, read_only)
+    ways = sorted({str(parent) for path in (*map(os.path.realpath, hidden), *fixed) for parent in Path(path).parents})
     lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
     lines += [f"(allow file-write* (subpath {_quote(path)}))" for path in writable]
     lines += [
         f'(allow file-write* (literal "/dev/{name}"))' for name in ("null", "zero", "tty", "ptmx", "stdout", "stderr")
     ]
+    lines += [f"(deny file-write* (literal {_quote_text(path)}))" for path in ways]
+    lines += [f"(deny file-write* (subpath {_quote_text(path)}))" for path in fixed]
     lines += [f"(deny file-read* file-write* (subpath {_quote(path)}))" for path in hidden]
     lines += ["(deny signal (target others))"]
     lines += [] if network else ["(deny network*)"]
     return "\n".join(lines)
 
 
+def find_fixed(hidden: Sequence[Path], read_only: Sequence[Path]) -> tuple[str, ...]:
+    """What cannot be written in writable folders, besides what is hidden: what is read-only, and the links that lead
+    to both."""
+    found = [(path in read_only, *find_links(path)) for path in (*read_only, *hidden)]
+    places = (place for is_kept, real, links in found for place in (*links, *([real] if is_kept else ())))
+    return tuple(dict.fromkeys(places))
+
+
 def _quote(path: Path) -> str:
-    escaped = os.path.realpath(path).replace("\\", "\\\\").replace('"', '\\"')
+    return _quote_text(os.path.realpath(path))
+
+
+def _quote_text(path: str) -> str:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
@@ -356,21 +380,30 @@ def make_sandbox(
     *,
     network: bool,
     hides: Sequence[Path] = (),
+    folders: Sequence[Path] = (),
+    read_only: Sequence[Path] = (),
     home: Path | None = None,
     tmp: Path | None = None,
     cache: Path | None = None,
 ) -> Sandbox:
-    """`hides` are files and folders of aish itself, `home` is the home folder with the user's keys, `tmp` a further
-    folder of temporary files, `cache` the folder of commands in the sandbox."""
+    """`hides` are files and folders of aish itself, `folders` those of them that are folders, also if they do not
+    exist. `read_only` is not writable in writable folders either: what aish itself runs on. `home` is the home folder
+    with the user's keys, `tmp` a further folder of temporary files, `cache` the folder of commands in the sandbox."""
     if mode == "off":
         return NoSandbox()
     own = SandboxCache(cache, network=network) if cache is not None else None
     if sys.platform == "darwin":
-        return SeatbeltSandbox(workspace, network=network, hides=hides, home=home, tmp=tmp, cache=own)
-    bubblewrap = Bubblewrap(workspace, required=mode == "bwrap", network=network, hides=hides, home=home, cache=own)
+        return SeatbeltSandbox(
+            workspace, network=network, hides=hides, home=home, read_only=read_only, tmp=tmp, cache=own
+        )
+    bubblewrap = Bubblewrap(
+        workspace, required=mode == "bwrap", network=network, hides=hides, folders=folders, read_only=read_only,
+        home=home, cache=own,
+    )  # fmt: skip
     landlock = LandlockSandbox(
-        workspace, required=mode == "landlock", network=network, hides=hides, home=home, tmp=tmp, cache=own
-    )
+        workspace, required=mode == "landlock", network=network, hides=hides, home=home, read_only=read_only, tmp=tmp,
+        cache=own,
+    )  # fmt: skip
     match mode:
         case "bwrap":
             return bubblewrap
