@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,3 +163,12 @@ def test_the_profile_for_macos_holds_the_ways_to_what_is_hidden(home: Path) -> N
     assert f'(deny file-write* (literal "{home}/.local"))' in lines
     assert f'(deny file-write* (subpath "{home}/venv"))' in lines
     assert lines.index("(allow file-write* (subpath") < lines.index("(deny file-write* (literal")
+
+
+def test_what_aish_runs_on_is_read_only_for_commands_of_models(tmp_path: Path) -> None:
+    from aish.app.safety import CommandRunner
+    from aish.config.schema.tools import SafetyConfig
+    from aish.frontends.runtime import LaunchContext
+
+    runner = CommandRunner(LaunchContext(tmp_path, {"HOME": str(tmp_path)}), SafetyConfig(sandbox="landlock"))
+    assert Path(sys.prefix) in getattr(runner.sandbox, "_read_only")  # noqa: B009

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
@@ -182,6 +183,7 @@ class CommandRunner:
             network=self._safety.network,
             hides=self._hides,
             folders=self._folders,
+            read_only=(Path(sys.prefix), Path(sys.base_prefix)),
             home=paths.home_dir(self._environment.env),
             tmp=Path(tmp) if (tmp := self._environment.env.get("TMPDIR")) else None,
             cache=paths.sandbox_cache_dir(self._environment.env),
