@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aish import Aish
-from aish.errors import UsageError
+from aish.errors import ProviderUnavailable
 
 CODE = """
 from aish.testing import Scripted
@@ -52,9 +52,21 @@ async def test_a_provider_gets_its_name_and_its_options(installed: None):
 )
 async def test_what_is_missing_or_fails_is_an_error_that_names_it(installed: None, extension: str, problem: str):
     async with Aish("mine:model", config=provider(extension)) as aish:
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(ProviderUnavailable) as caught:
             await aish.ask("where are you?")
     assert problem in caught.value.message
+
+
+async def test_one_that_cannot_be_made_keeps_no_other_from_working(installed: None):
+    missing, failing = ({"kind": "extension", "extension": extension} for extension in ("nothing", "bad"))
+    made = provider("office", region="eu")["providers"]
+    config = {"providers": {"first": missing, **made, "last": failing}, "discovery": {"enabled": False}}
+    async with Aish("mine:model", config=config) as aish:
+        names = await aish.models()
+        assert (await aish.ask("where are you?")).text == "I am in eu."
+        with pytest.raises(ProviderUnavailable, match="needs the extension nothing"):
+            await aish.ask("where are you?", model="first")
+    assert any(name.startswith("mine:") for name in names) and not any(name.startswith("first:") for name in names)
 
 
 async def test_options_are_never_shown(installed: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -405,6 +405,14 @@ def test_doctor_says_what_is_there_and_what_to_do(aish):
     assert "store" in done.out and "aish models pull smollm2" in done.out
 
 
+def test_a_provider_that_cannot_be_made_is_one_line_of_doctor(aish):
+    gone = '[providers.gone]\nkind = "extension"\nextension = "nothing"\n'
+    aish.write_config(gone + '[providers.play]\nkind = "scripted"\n')
+    done, models = aish.run("doctor"), aish.run("models")
+    assert (done.code, done.out.count("✗ gone")) == (1, 1) and "✓ play" in done.out
+    assert (models.code, "play:fake-tool" in models.out, models.err) == (0, True, "")
+
+
 def test_doctor_finds_a_model_that_was_altered_on_the_disk(aish):
     folder = aish.home / ".cache" / "aish" / "models"
     folder.mkdir(parents=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from aish.config.load import LoadedConfig
 from aish.config.schema.models import ProviderConfig, ServerConfig
 from aish.engine.model.lazy_providers import LazyProviders
-from aish.errors import AishError, UsageError
-from aish.ports import Provider
+from aish.errors import AishError, ProviderUnavailable, UsageError
+from aish.ports import Provider, TextRelay
 from aish.safety.redaction.redactor import Redactor
 
 if TYPE_CHECKING:
     from aish.net.http.client import HttpClient
     from aish.providers.model_store.cache import ModelCache
+    from aish.types.chunks import Batch
+    from aish.types.models import ModelProfile
+    from aish.types.requests import EmbeddingResult, Inputs, StepRequest
 
 EMBEDDED = "embedded"
 SCRIPTED = "scripted"
@@ -61,7 +65,11 @@ class Providers:
     def _make(self, name: str) -> Provider:
         configured = self._config.providers.get(name)
         if configured is not None:
-            return self._add_redaction(_calling_tools(self._provider(name, configured)), configured)
+            try:
+                made = self._provider(name, configured)
+            except AishError as exc:
+                return UnavailableProvider(name, exc)
+            return self._add_redaction(_calling_tools(made), configured)
         return _calling_tools(self._make_embedded(name) if name == EMBEDDED else self._make_scripted(name, ""))
 
     async def candidates(self, providers: Mapping[str, Provider]) -> Sequence[Provider]:
@@ -167,6 +175,47 @@ class Providers:
         found = [_calling_tools(provider) for provider in await discover(self._config.discovery, self._server)]
         self._discovered.update(provider.name for provider in found)
         return found
+
+
+class UnavailableProvider:
+    """Takes the place of a provider that cannot be made, so that all others work. Asking it gives the reason."""
+
+    def __init__(self, name: str, reason: AishError) -> None:
+        self.name = name
+        self._message, self._hint = reason.message, reason.hint
+
+    async def list_models(self) -> Sequence[ModelProfile]:
+        raise self._error()
+
+    async def describe(self, model: str) -> ModelProfile:
+        raise self._error()
+
+    def stream(
+        self, request: StepRequest, relay: TextRelay | None = None
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Batch, None]]:
+        return aclosing(self._batches())
+
+    async def _batches(self) -> AsyncGenerator[Batch, None]:
+        raise self._error()
+        yield  # makes it a generator
+
+    def prepare(self, request: StepRequest) -> StepRequest:
+        return request
+
+    async def count_tokens(self, model: str, text: str) -> int | None:
+        return None
+
+    async def count_prompt(self, request: StepRequest) -> int | None:
+        return None
+
+    async def embed(self, model: str, inputs: Inputs) -> EmbeddingResult:
+        raise self._error()
+
+    async def aclose(self) -> None:
+        pass
+
+    def _error(self) -> ProviderUnavailable:
+        return ProviderUnavailable(self._message, hint=self._hint)
 
 
 def load_provider(name: str, settings: ProviderConfig) -> Provider:

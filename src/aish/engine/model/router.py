@@ -187,9 +187,9 @@ class Router:
         return route
 
     async def _listings(self) -> dict[str, Sequence[ModelProfile]]:
-        names = list(self._providers)
-        found = await asyncio.gather(*(_list_safely(self._providers[name]) for name in names))
-        return dict(zip(names, found, strict=True))
+        providers = dict(self._providers)
+        found = await asyncio.gather(*map(_list_safely, providers.values()))
+        return dict(zip(providers, found, strict=True))
 
     async def _candidates_once(self) -> Sequence[Provider]:
         """Finds the default candidates once, so that the default does not change in the middle of a conversation."""
