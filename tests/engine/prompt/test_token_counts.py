@@ -92,8 +92,23 @@ async def test_a_guess_is_corrected_by_what_the_backend_reports():
     message = user("x" * 4000)
     await counter.prepare([message])
     before = counter.size(message)
-    counter.learn(round(before), round(before * 1.5))
+    counter.learn(round(before), round(before * 1.5), 1.0)
     assert abs(counter.size(message) - before * 1.5) < 10
+
+
+@pytest.mark.parametrize("backend", [Silent, Counted])
+async def test_calls_at_the_same_time_teach_what_one_of_them_does(backend: type):
+    counter = TokenCounter(backend(), "model")
+    message = user("word " * 800)
+    await counter.prepare([message])
+    before = counter.size(message)
+    for _ in range(10):
+        counter.learn(round(before), round(before * 3), 1.0)
+    assert abs(counter.size(message) - before * 3) < 20
+    after = counter.size(message)
+    counter.learn(round(after), round(after), counter.scale)
+    counter.learn(round(before), round(before * 3), 1.0)  # one that was asked before the others answered
+    assert abs(counter.size(message) - before * 3) < 20
 
 
 async def test_reports_that_cannot_be_true_teach_nothing():
@@ -102,7 +117,7 @@ async def test_reports_that_cannot_be_true_teach_nothing():
     await counter.prepare([message])
     before = counter.size(message)
     for reported in (0, 1, 1_000_000):
-        counter.learn(round(before), reported)
+        counter.learn(round(before), reported, counter.scale)
     assert counter.size(message) == before
 
 
@@ -111,11 +126,11 @@ async def test_a_counter_that_belongs_to_another_model_is_corrected_after_it_was
     message = user("word " * 1000)
     await counter.prepare([message])
     before = counter.size(message)
-    counter.learn(1000, 1300)
+    counter.learn(1000, 1300, counter.scale)
     assert counter.size(message) == before
-    counter.learn(1000, 1300)
+    counter.learn(1000, 1300, counter.scale)
     assert counter.size(message) > before * 1.25
-    counter.learn(1000, 700)  # never down: that could overrun the window
+    counter.learn(1000, 700, counter.scale)  # never down: that could overrun the window
     assert counter.size(message) > before * 1.25
 
 

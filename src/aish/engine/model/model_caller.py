@@ -114,6 +114,7 @@ class ModelCaller:
         self._calls_forbidden = False
         self._admitted: AdmittedCall | None = None
         self._call_count = 0
+        self._counted_at_scale = 1.0  # the scale of the estimate of the call that was admitted
         self._sent: StepRequest | None = None
         self._left_out = 0
         self._prefix_lost = ""
@@ -185,7 +186,7 @@ class ModelCaller:
             usage = reported
         usage = self._deps.ledger.book(call, usage)
         if call.estimate and reported is not None:
-            self._counter.learn(call.estimate, reported.prompt_tokens)
+            self._counter.learn(call.estimate, reported.prompt_tokens, self._counted_at_scale)
         self._budget.spend(usage)
         report = UsageReported(
             self.route.name, usage, self._request.category, call.estimate, self._left_out, self._prefix_lost
@@ -286,6 +287,7 @@ class ModelCaller:
 
     def _next_call(self, composed: ComposedPrompt) -> AdmittedCall:
         self._call_count += 1
+        self._counted_at_scale = self._counter.scale
         return AdmittedCall(
             f"use_{self._events.turn.removeprefix('turn_')}_{self._call_count}",
             self._request.charged_to or self._events.session,

@@ -56,7 +56,7 @@ class TokenCounter:
         self._texts: dict[Key, int] = {}
         self._tools: dict[int, int] = {}
         self._frame: Frame | None = None
-        self._scale = 1.0
+        self.scale = 1.0  # what guesses are multiplied by
         self._off_before = False
         self._resting_until_s = 0.0
         self.counted_by: Literal["backend", "guess"] = "guess"
@@ -110,15 +110,16 @@ class TokenCounter:
             self._tools[key] = counted
         return self._tools[key]
 
-    def learn(self, counted: int, reported: int) -> None:
-        """Corrects guesses by what the backend reported of a request that we had counted."""
-        if not counted or not 1 / _ODDEST <= reported / counted <= _ODDEST:
+    def learn(self, counted: int, reported: int, scale: float) -> None:
+        """Corrects guesses by what the backend reported of a request that we had counted, with `scale` at that time:
+        requests at the same time each say how wrong the same scale was."""
+        if not counted or not 1 / _ODDEST <= reported * scale / counted <= _ODDEST:
             return
         ratio = reported / counted
         if self.counted_by == "guess":
-            self._scale *= ratio
+            self.scale = scale * ratio
         elif ratio > _OFF and self._off_before:
-            self._scale = max(self._scale, self._scale * ratio)  # its counter is another model's
+            self.scale = max(self.scale, scale * ratio)  # its counter is another model's
         self._off_before = ratio > _OFF
 
     def _text_size(self, text: str) -> float:
@@ -129,10 +130,10 @@ class TokenCounter:
 
     @property
     def _exact_scale(self) -> float:
-        return self._scale if self.counted_by == "backend" else 1.0
+        return self.scale if self.counted_by == "backend" else 1.0
 
     def _guess(self, length: int) -> int:
-        return max(1, round(length * self._scale / BYTES_PER_TOKEN))
+        return max(1, round(length * self.scale / BYTES_PER_TOKEN))
 
     async def _count_all(self, missing: dict[Key, str]) -> None:
         if not missing:
