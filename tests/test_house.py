@@ -452,7 +452,6 @@ SEAMS = {
     "autonomy/model_advice.py": "asks models; `prompts` beside it holds texts only",
     "engine/turn/text_relay.py": "the one optimisation of the loop, apart from it",
     "frontends/shell/commands/mode.py": "a command of its own, loaded when it is typed",
-    "process/memory.py": "calls the C library for the process; no concern of the server that asks for it",
     "process/clock.py": "the adapter of the port Clock, which tests and benchmarks use too",
     "providers/openai/chunk_templates.py": "an optimisation, apart from the plain reading",
     "tool_calls/repair/common_words.py": "data only",

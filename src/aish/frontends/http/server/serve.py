@@ -37,6 +37,7 @@ from aish.frontends.http.server.logs import log_to
 from aish.frontends.http.server.service import Service
 from aish.frontends.runtime import Runtime
 from aish.frontends.signals import INTERRUPTED
+from aish.process.memory import fix_malloc_thresholds
 from aish.safety.redaction.secret_formats import looks_secret
 
 MountMcp = Callable[[Callable[[], Engine]], Asgi]
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp, wo
 
 def make_app(arguments: argparse.Namespace, runtime: Runtime, mount_mcp: MountMcp) -> tuple[Service, App]:
     log_to(runtime.config.log, runtime.redact_text)  # again in each worker, which is a process of its own
+    fix_malloc_thresholds()
     host, _ = _listen(arguments, runtime)
     service = Service(runtime, keys_of(arguments, runtime.launch_context.env), must_have_keys=not is_loopback(host))
     app = App(service, {"/mcp": mount_mcp(lambda: service.engine)}, reloads=True)
