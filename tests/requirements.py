@@ -74,6 +74,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
         "e2e/test_python_tools.py::test_commands_in_python*",
         "config/test_extensions.py::*",
         "app/test_provider_extensions.py::*",
+        "e2e/test_command_line.py::test_a_provider_that_cannot_be_made*",
     ),
     "hooks deny, ask, narrow and add, and never allow": (
         "engine/turn/test_hooks.py::*",
