@@ -449,6 +449,7 @@ def test_no_module_imports_a_private_name_of_another():
 
 SMALL_LINES = 80
 SEAMS = {
+    "library/inline_tools.py": "a toolset of its own, as those in `tools` are, which authors hold to its contract",
     "autonomy/model_advice.py": "asks models; `prompts` beside it holds texts only",
     "engine/turn/text_relay.py": "the one optimisation of the loop, apart from it",
     "frontends/shell/commands/mode.py": "a command of its own, loaded when it is typed",

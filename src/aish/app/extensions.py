@@ -141,7 +141,7 @@ class PythonExtensions:
             failing=self._config.failing_hook,
             workspace=self._workspace,
             redact=self._redact,
-            folder=paths.home_dir(self._env),
+            folder=folder if (folder := paths.config_dir(self._env)).is_dir() else Path("/"),
         )
 
     @property

@@ -74,6 +74,8 @@ def load_source(source: PythonSource) -> LoadedSource:
     except AishError as exc:
         hint = f" ({exc.hint})" if exc.hint else ""
         raise LoadError(f"{_place(source, exc)}: {exc.message}{hint}") from exc
+    except SyntaxError as exc:
+        raise LoadError(f"{_place(source, exc)}: SyntaxError: {exc.msg}") from exc
     except ModuleNotFoundError as exc:
         hint = f"; if it is a package, install it where aish runs: {sys.executable} -m pip install {exc.name}"
         raise LoadError(f"{_place(source, exc)}: {type(exc).__name__}: {exc}{hint}") from exc

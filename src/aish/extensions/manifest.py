@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aish.types.decisions import HookPoint
-from aish.types.tools import Effect, JsonSchema
+from aish.types.tools import Effect, JsonSchema, ToolSpec
 
 # The revision of a source that may not run, because it has changed since the user trusted it.
 BLOCKED = "blocked"
@@ -38,6 +38,18 @@ class ToolEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_s: float = 60.0
     concurrency: int = 0
     output_schema: JsonSchema | None = None
+
+    def to_spec(self, source: str) -> ToolSpec:
+        return ToolSpec(
+            name=self.name,
+            description=self.description,
+            schema=self.schema,
+            effect=self.effect,
+            source=source,
+            timeout_s=self.timeout_s,
+            concurrency=self.concurrency,
+            output_schema=self.output_schema,
+        )
 
 
 class CommandEntry(msgspec.Struct, frozen=True, omit_defaults=True):

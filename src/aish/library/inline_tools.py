@@ -28,7 +28,7 @@ class InlineTools:
     def __init__(self, functions: Sequence[Callable[..., Any]], workspace: Path) -> None:
         self._workspace = workspace
         self._tools = {tool.entry.name: tool for tool in map(get_tool, functions)}
-        self._specs = tuple(_spec_of(tool) for tool in self._tools.values())
+        self._specs = tuple(tool.entry.to_spec(SOURCE) for tool in self._tools.values())
 
     def specs(self) -> Sequence[ToolSpec]:
         return self._specs
@@ -65,14 +65,6 @@ class InlineTools:
 
     async def aclose(self) -> None:
         """The functions belong to the program."""
-
-
-def _spec_of(tool: ToolFunction) -> ToolSpec:
-    entry = tool.entry
-    return ToolSpec(
-        entry.name, entry.description, entry.schema, entry.effect, SOURCE, entry.timeout_s, entry.concurrency,
-        output_schema=entry.output_schema,
-    )  # fmt: skip
 
 
 def _part(block: JsonObject) -> Part:

@@ -24,6 +24,8 @@ EVENT = HookEvent("before_tool", session="s", turn="t", tool="box__look", effect
 class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.settings = folder / "settings"
+        self.settings.mkdir()
         self.process = ToolProcess(workspace=lambda: folder)
         self.found: list[FoundHook] = []
         self.commands: list[HookConfig] = []
@@ -35,7 +37,7 @@ class World:
         self.found.append(FoundHook(source, HookEntry(name, "before_tool", tools)))
 
     def add_command(self, code: str, **fields: Any) -> None:
-        script = self.folder / f"hook{len(self.commands)}.py"
+        script = self.settings / f"hook{len(self.commands)}.py"
         script.write_text(f"import json, sys, time\nevent = json.load(sys.stdin)\n{code}\n")
         self.commands.append(HookConfig("before_tool", f"{sys.executable} {script}", **fields))
 
@@ -43,7 +45,7 @@ class World:
         given = {"timeout_s": 30.0, "failing": "auto", **options}
         runner = HookRunner(
             lambda: self.process, lambda: self.found, self.commands, workspace=lambda: self.folder / "work",
-            redact=lambda text: text.replace("s3cret", "[redacted]"), folder=self.folder, **given,
+            redact=lambda text: text.replace("s3cret", "[redacted]"), folder=self.settings, **given,
         )  # fmt: skip
         return await runner.run_hooks(event)
 
@@ -112,6 +114,12 @@ async def test_a_command_in_the_workspace_is_not_run_since_a_model_may_change_it
     world.commands.append(HookConfig("before_tool", f"{sys.executable} {script}"))
     verdict = await world.run(failing="refuse")
     assert "is in the workspace, where a model may change it" in (verdict.refusal or "")
+
+
+async def test_a_command_of_the_user_is_run_also_if_the_workspace_is_around_it(world: World):
+    world.add_command("sys.exit(2)")
+    (world.folder / "work").symlink_to(world.folder)
+    assert (await world.run()).refusal is not None
 
 
 async def test_a_source_that_has_changed_since_it_was_trusted_refuses(world: World):

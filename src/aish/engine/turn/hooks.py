@@ -36,7 +36,7 @@ class TurnHooks:
         question = "\n".join(message.text for message in request.input if isinstance(message, UserMessage))
         verdict = await self._extensions.run_hooks(self._event("before_turn", text=question))
         if verdict.refusal is not None:
-            raise UsageError(f"a hook refused this turn: {verdict.refusal}", hint="see `aish extensions list`")
+            raise UsageError(f"a hook refused this turn: {verdict.refusal}")
         return add_hook_notes(request, verdict.notes), verdict.notices
 
     async def before_tool(self, tool: ToolSpec, arguments: Arguments) -> HookVerdict:

@@ -54,7 +54,8 @@ class HookRunner:
         redact: Callable[[str], str],
         folder: Path,
     ) -> None:
-        """Commands run in `folder`, not in the workspace, whose files could take the place of modules and programs."""
+        """Commands run in `folder`, that of the user's settings, which no model writes to, also if the workspace is
+        around it. Files of the workspace could take the place of modules and programs."""
         self._folder = folder
         self._process = process
         self._find_hooks = find_hooks
@@ -136,7 +137,7 @@ class HookRunner:
             words = tuple(shlex.split(command.command))
             if not words:
                 raise AishError("its command is empty")
-            if changeable := _find_inside(words, self._workspace()):
+            if changeable := _find_changeable(words, self._folder, self._workspace()):
                 raise AishError(f"{changeable} is in the workspace, where a model may change it: keep it elsewhere")
             spec = ProcessSpec(words, cwd=self._folder, redact=self._redact)
             done = await run(
@@ -152,12 +153,12 @@ class HookRunner:
         return call
 
 
-def _find_inside(words: Sequence[str], workspace: Path) -> Path | None:
-    """A program or a script of the command that is a file of the workspace."""
+def _find_changeable(words: Sequence[str], folder: Path, workspace: Path) -> Path | None:
+    """A program or a script of the command that is a file of the workspace, and so in reach of a model."""
     program = which(words[0]) or words[0]
     for word in (program, *words[1:]):
-        path = Path(word).expanduser()
-        if path.is_absolute() and path.resolve().is_relative_to(workspace.resolve()):
+        path = (folder / word).resolve()
+        if path.is_relative_to(workspace.resolve()) and not path.is_relative_to(folder.resolve()):
             return path
     return None
 

@@ -46,7 +46,7 @@ class OwnerTools:
         self.tools = tools
         self._process = process
         self._workspace = workspace
-        self._specs = tuple(_spec_of(found) for found in tools.values())
+        self._specs = tuple(found.entry.to_spec(found.source.owner) for found in tools.values())
 
     def specs(self) -> Sequence[ToolSpec]:
         return self._specs
@@ -213,17 +213,3 @@ def _has_changed(before: Sequence[PythonSource], now: Sequence[PythonSource]) ->
     """Whether a source has another revision now."""
     revisions = {(source.path, source.module): source.revision for source in before}
     return any(revisions.get((source.path, source.module), source.revision) != source.revision for source in now)
-
-
-def _spec_of(found: FoundTool) -> ToolSpec:
-    entry = found.entry
-    return ToolSpec(
-        name=entry.name,
-        description=entry.description,
-        schema=entry.schema,
-        effect=entry.effect,
-        source=found.source.owner,
-        timeout_s=entry.timeout_s,
-        concurrency=entry.concurrency,
-        output_schema=entry.output_schema,
-    )

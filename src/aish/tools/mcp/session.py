@@ -144,7 +144,7 @@ class McpClientSession:
 
     async def request(self, method: str, params: dict[str, Any], result: type[Result], *, timeout_s: float) -> Result:
         """Sends a request that is not of MCP, to a server that is known to understand it."""
-        return await self._ask("call", method, params, result, timeout_s=timeout_s, what=method)
+        return await self._ask("call", method, params, result, timeout_s=timeout_s)
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Sends a notification that is not of MCP."""
