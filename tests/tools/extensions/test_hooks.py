@@ -116,6 +116,14 @@ async def test_a_command_in_the_workspace_is_not_run_since_a_model_may_change_it
     assert "is in the workspace, where a model may change it" in (verdict.refusal or "")
 
 
+async def test_a_program_that_is_a_link_in_the_workspace_is_not_run_either(world: World):
+    link = world.folder / "work" / "python"
+    link.parent.mkdir()
+    link.symlink_to(sys.executable)
+    world.commands.append(HookConfig("before_tool", f"{link} -c pass"))
+    assert "where a model may change it" in ((await world.run(failing="refuse")).refusal or "")
+
+
 async def test_a_command_of_the_user_is_run_also_if_the_workspace_is_around_it(world: World):
     world.add_command("sys.exit(2)")
     (world.folder / "work").symlink_to(world.folder)

@@ -157,9 +157,10 @@ def _find_changeable(words: Sequence[str], folder: Path, workspace: Path) -> Pat
     """A program or a script of the command that is a file of the workspace, and so in reach of a model."""
     program = which(words[0]) or words[0]
     for word in (program, *words[1:]):
-        path = (folder / word).resolve()
-        if path.is_relative_to(workspace.resolve()) and not path.is_relative_to(folder.resolve()):
-            return path
+        named = folder / word  # also a link in the workspace, such as the Python of an environment there
+        for path, outer, own in ((named, workspace, folder), (named.resolve(), workspace.resolve(), folder.resolve())):
+            if path.is_relative_to(outer) and not path.is_relative_to(own):
+                return path
     return None
 
 
